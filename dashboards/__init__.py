@@ -1,0 +1,1 @@
+"""The way out of the store: queries, HTTP API, terminal report."""

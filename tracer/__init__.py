@@ -1,0 +1,1 @@
+"""The words and the SDK: stages, names, clocks, spans. Imports none of the other packages."""

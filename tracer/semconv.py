@@ -1,0 +1,109 @@
+"""Every name that Stagelens writes or reads, once.
+
+Standard names are those of the OpenTelemetry GenAI and HTTP semantic conventions
+(GenAI ones are of stability *Development* and their Python constants are
+deprecated, so the literal names stand here). What the standards do not name is
+under ``stagelens.``. Durations under ``stagelens.`` are integer nanoseconds and
+end in ``_ns``; a missing attribute means "no data", never zero.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tracer.stages import Stage
+
+# --- OpenTelemetry GenAI -----------------------------------------------------
+GEN_AI_OPERATION_NAME: Final = "gen_ai.operation.name"
+GEN_AI_PROVIDER_NAME: Final = "gen_ai.provider.name"
+GEN_AI_REQUEST_MODEL: Final = "gen_ai.request.model"
+GEN_AI_REQUEST_STREAM: Final = "gen_ai.request.stream"
+GEN_AI_REQUEST_MAX_TOKENS: Final = "gen_ai.request.max_tokens"
+GEN_AI_REQUEST_CHOICE_COUNT: Final = "gen_ai.request.choice.count"
+GEN_AI_RESPONSE_ID: Final = "gen_ai.response.id"
+GEN_AI_RESPONSE_MODEL: Final = "gen_ai.response.model"
+GEN_AI_RESPONSE_FINISH_REASONS: Final = "gen_ai.response.finish_reasons"
+GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK: Final = "gen_ai.response.time_to_first_chunk"
+GEN_AI_USAGE_INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
+GEN_AI_USAGE_OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
+GEN_AI_USAGE_CACHE_READ: Final = "gen_ai.usage.cache_read.input_tokens"
+GEN_AI_USAGE_REASONING: Final = "gen_ai.usage.reasoning.output_tokens"
+
+# --- OpenTelemetry HTTP, errors, resources -----------------------------------
+HTTP_REQUEST_METHOD: Final = "http.request.method"
+HTTP_ROUTE: Final = "http.route"
+HTTP_RESPONSE_STATUS_CODE: Final = "http.response.status_code"
+URL_PATH: Final = "url.path"
+SERVER_ADDRESS: Final = "server.address"
+SERVER_PORT: Final = "server.port"
+ERROR_TYPE: Final = "error.type"
+SERVICE_NAME: Final = "service.name"
+SERVICE_VERSION: Final = "service.version"
+SERVICE_INSTANCE_ID: Final = "service.instance.id"
+
+# --- one request's record, on its root span ----------------------------------
+RECORD_VERSION: Final = "stagelens.record.version"  # int; its presence marks a root with a record
+STAGE: Final = "stagelens.stage"  # on a stage span: the Stage it belongs to
+STATUS: Final = "stagelens.status"  # ok | error | cancelled
+OPERATION: Final = "stagelens.operation"  # chat | text_completion | embeddings | "" (no model call)
+MODEL: Final = "stagelens.model"
+STREAM: Final = "stagelens.stream"  # bool
+CHOICES: Final = "stagelens.choices"  # int, n of the request
+FINISH_REASON: Final = "stagelens.finish_reason"  # of choice 0; several prompts: the commonest
+E2E_NS: Final = "stagelens.e2e_ns"
+HANDOFF_NS: Final = "stagelens.handoff_ns"  # inside prompt: model call made -> engine has it
+PREEMPTED_NS: Final = "stagelens.preempted_ns"  # inside prefill or decode
+PREEMPTIONS: Final = "stagelens.preemptions"
+FIRST_CHUNK_NS: Final = "stagelens.first_chunk_ns"  # the three first-token clocks, from the first
+FIRST_TOKEN_NS: Final = "stagelens.first_token_ns"  # byte of the request to the socket write;
+FIRST_ANSWER_NS: Final = "stagelens.first_answer_ns"  # streamed requests only
+TPOT_NS: Final = "stagelens.tpot_ns"  # float
+ITL_NS: Final = "stagelens.itl_ns"  # string: comma-separated gaps, at most ITL_CAP of them
+ITL_KIND: Final = "stagelens.itl_kind"  # token | chunk
+INPUT_TOKENS: Final = "stagelens.tokens.input"
+OUTPUT_TOKENS: Final = "stagelens.tokens.output"
+CACHED_TOKENS: Final = "stagelens.tokens.cached"
+REASONING_TOKENS: Final = "stagelens.tokens.reasoning"
+IN_FLIGHT: Final = "stagelens.arrival.in_flight"  # other requests in the proxy at arrival
+RUNNING: Final = "stagelens.arrival.running"  # in the engine's last step before arrival
+WAITING: Final = "stagelens.arrival.waiting"
+WARM: Final = "stagelens.warm"  # bool
+COLD_REASON: Final = "stagelens.cold_reason"
+SOURCE: Final = "stagelens.source"  # engine | upstream | client: who said the stage times
+REPAIRS: Final = "stagelens.repairs"  # string[]: rules applied to an inconsistent source
+TAG_PREFIX: Final = "stagelens.tag."
+
+RECORD_VERSION_NOW: Final = 1
+ITL_CAP: Final = 8192
+"""Most gaps kept for one request; further ones are counted in TPOT alone."""
+
+
+def stage_ns(stage: Stage) -> str:
+    """The root attribute with the exclusive time of ``stage``, e.g. ``stagelens.stage.queue_ns``."""
+    return f"stagelens.stage.{stage}_ns"
+
+
+def stage_count(stage: Stage) -> str:
+    """The root attribute with how often ``stage`` ran (left out when 0)."""
+    return f"stagelens.stage.{stage}_count"
+
+
+# --- engine steps: one OTLP log record each ----------------------------------
+EVENT_ENGINE_STEP: Final = "stagelens.engine.step"  # event_name; time_unix_nano = start of the step
+STEP_DURATION_NS: Final = "stagelens.step.duration_ns"
+STEP_PREFILL_REQUESTS: Final = "stagelens.step.prefill_requests"
+STEP_PREFILL_TOKENS: Final = "stagelens.step.prefill_tokens"
+STEP_DECODE_REQUESTS: Final = "stagelens.step.decode_requests"
+STEP_DECODE_TOKENS: Final = "stagelens.step.decode_tokens"
+STEP_RUNNING: Final = "stagelens.step.running"
+STEP_WAITING: Final = "stagelens.step.waiting"
+STEP_KV_CACHE_USAGE: Final = "stagelens.step.kv_cache_usage"  # double, 0..1
+STEP_PREEMPTED: Final = "stagelens.step.preempted"
+STEP_ENGINE: Final = "stagelens.step.engine"  # int, engine index
+
+# --- what was lost on the way, as cumulative OTLP sums -----------------------
+METRIC_SPANS_RECEIVED: Final = "stagelens.export.spans.received"
+METRIC_SPANS_SENT: Final = "stagelens.export.spans.sent"
+METRIC_SPANS_DROPPED: Final = "stagelens.export.spans.dropped"  # attribute: reason
+METRIC_STEPS_DROPPED: Final = "stagelens.export.steps.dropped"  # attribute: reason
+DROP_REASON: Final = "reason"

@@ -1,0 +1,113 @@
+"""The stages of a request, and the rule by which they divide its time.
+
+Every figure in Stagelens rests on one law: the exclusive stage times of a
+request add up to its end-to-end time, to the nanosecond.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Stage(StrEnum):
+    """What can hold an instant of a request, in the order requests go through."""
+
+    PROMPT = "prompt"
+    RETRIEVAL = "retrieval"
+    QUEUE = "queue"
+    PREFILL = "prefill"
+    DECODE = "decode"
+    TOOL = "tool"
+    DELIVER = "deliver"
+    UNATTRIBUTED = "unattributed"
+
+
+@dataclass(frozen=True, slots=True)
+class StageInterval:
+    """One run of one stage, in nanoseconds of one clock; ``end_ns >= start_ns``."""
+
+    stage: Stage
+    start_ns: int
+    end_ns: int
+
+    def __post_init__(self) -> None:
+        if self.end_ns < self.start_ns:
+            raise ValueError(
+                f"stage {self.stage} ends at {self.end_ns} ns, before its start "
+                f"{self.start_ns} ns: repair the source's stamps first"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """Who held each instant of a request.
+
+    ``segments`` cover the request without gap or overlap, in time order;
+    ``exclusive_ns`` sums them by stage and holds every stage; ``counts`` is how
+    often each stage ran, whether or not it was on the critical path.
+    """
+
+    segments: tuple[StageInterval, ...]
+    exclusive_ns: Mapping[Stage, int]
+    counts: Mapping[Stage, int]
+
+    @property
+    def total_ns(self) -> int:
+        """The end-to-end time: the sum of all exclusive times."""
+        return sum(self.exclusive_ns.values())
+
+
+def partition(start_ns: int, end_ns: int, intervals: Iterable[StageInterval]) -> Partition:
+    """Give each instant of ``[start_ns, end_ns]`` to exactly one stage.
+
+    Walks the critical path backwards from the end: the stage that finished last
+    before the point reached is the one that progress waited for, so it holds the
+    time back to its own start, and the walk goes on from there. Where several
+    run at the point reached, the one that ends soonest after it is taken, then
+    the one that began first, then the order of :class:`Stage`. Time no stage
+    covers is ``unattributed``; parts outside the request are cut off.
+
+    Raises:
+        ValueError: if ``end_ns < start_ns``.
+    """
+    if end_ns < start_ns:
+        raise ValueError(f"request ends at {end_ns} ns, before its start {start_ns} ns")
+    given = list(intervals)
+    counts = dict.fromkeys(Stage, 0)
+    for one in given:
+        counts[one.stage] += 1
+    segments = _critical_path(start_ns, end_ns, given)
+    exclusive = dict.fromkeys(Stage, 0)
+    for segment in segments:
+        exclusive[segment.stage] += segment.end_ns - segment.start_ns
+    return Partition(tuple(segments), exclusive, counts)
+
+
+def _critical_path(
+    start_ns: int, end_ns: int, intervals: list[StageInterval]
+) -> list[StageInterval]:
+    """Segments covering ``[start_ns, end_ns]``, found from the end backwards."""
+    order = {stage: i for i, stage in enumerate(Stage)}
+    left = [
+        i for i in intervals if i.start_ns < i.end_ns and i.start_ns < end_ns and i.end_ns > start_ns
+    ]
+    path: list[StageInterval] = []
+    at = end_ns
+    while at > start_ns:
+        left = [i for i in left if i.start_ns < at]
+        if not left:
+            path.append(StageInterval(Stage.UNATTRIBUTED, start_ns, at))
+            break
+        holder = min(
+            left, key=lambda i: (-min(i.end_ns, at), i.end_ns, i.start_ns, order[i.stage])
+        )
+        if holder.end_ns < at:
+            path.append(StageInterval(Stage.UNATTRIBUTED, holder.end_ns, at))
+            at = holder.end_ns
+        begin = max(holder.start_ns, start_ns)
+        path.append(StageInterval(holder.stage, begin, at))
+        at = begin
+    path.reverse()
+    return path
