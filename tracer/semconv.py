@@ -55,8 +55,8 @@ HANDOFF_NS: Final = "stagelens.handoff_ns"  # inside prompt: model call made -> 
 PREEMPTED_NS: Final = "stagelens.preempted_ns"  # inside prefill or decode
 PREEMPTIONS: Final = "stagelens.preemptions"
 FIRST_CHUNK_NS: Final = "stagelens.first_chunk_ns"  # the three first-token clocks, from the first
-FIRST_TOKEN_NS: Final = "stagelens.first_token_ns"  # byte of the request to the socket write;
-FIRST_ANSWER_NS: Final = "stagelens.first_answer_ns"  # streamed requests only
+FIRST_TOKEN_NS: Final = "stagelens.first_token_ns"  # noqa: S105  byte of the request to the
+FIRST_ANSWER_NS: Final = "stagelens.first_answer_ns"  # socket write; streamed requests only
 TPOT_NS: Final = "stagelens.tpot_ns"  # float
 ITL_NS: Final = "stagelens.itl_ns"  # string: comma-separated gaps, at most ITL_CAP of them
 ITL_KIND: Final = "stagelens.itl_kind"  # token | chunk
@@ -79,7 +79,7 @@ ITL_CAP: Final = 8192
 
 
 def stage_ns(stage: Stage) -> str:
-    """The root attribute with the exclusive time of ``stage``, e.g. ``stagelens.stage.queue_ns``."""
+    """The root attribute with the exclusive time of ``stage``: ``stagelens.stage.queue_ns``."""
     return f"stagelens.stage.{stage}_ns"
 
 

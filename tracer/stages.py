@@ -90,9 +90,7 @@ def _critical_path(
 ) -> list[StageInterval]:
     """Segments covering ``[start_ns, end_ns]``, found from the end backwards."""
     order = {stage: i for i, stage in enumerate(Stage)}
-    left = [
-        i for i in intervals if i.start_ns < i.end_ns and i.start_ns < end_ns and i.end_ns > start_ns
-    ]
+    left = [i for i in intervals if max(i.start_ns, start_ns) < min(i.end_ns, end_ns)]
     path: list[StageInterval] = []
     at = end_ns
     while at > start_ns:

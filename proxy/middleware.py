@@ -1,0 +1,192 @@
+"""The outermost ASGI application: stamps a request's life and never changes its answer.
+
+Pure ASGI. Convenience middlewares wrap ``receive`` so that an application no longer
+sees the client leave, and buffer what they stream.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from proxy.protocol import EXTENSION, ConnectionMarks
+from proxy.recorder import Recorder
+from proxy.request.live import CURRENT, LiveRequest
+from proxy.settings import ProxySettings
+from tracer.clock import Clock
+
+Message = MutableMapping[str, Any]
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+ERROR_BODY_LIMIT = 64 * 1024
+TRACE_ID_HEADER = b"x-stagelens-trace-id"
+
+
+class TraceMiddleware:
+    """Wraps an application; one finished record for each request it passes on."""
+
+    def __init__(self, app: App, settings: ProxySettings, recorder: Recorder, clock: Clock) -> None:
+        self._app = app
+        self._settings = settings
+        self._recorder = recorder
+        self._clock = clock
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"] in self._settings.untraced_paths:
+            await self._app(scope, receive, send)
+            return
+        marks = scope.get("extensions", {}).get(EXTENSION)
+        if marks is None:
+            marks = ConnectionMarks(self._clock.mono_ns())
+        live = self._recorder.open(
+            scope["method"], scope["path"], scope["headers"], marks.first_byte_mono_ns
+        )
+        exchange = _Exchange(live, marks, receive, send, self._clock, self._settings)
+        token = CURRENT.set(live)
+        try:
+            await self._run(scope, exchange)
+        finally:
+            CURRENT.reset(token)
+            exchange.note_end(scope)
+            self._recorder.close(live)
+
+    async def _run(self, scope: Scope, exchange: _Exchange) -> None:
+        live = exchange.live
+        try:
+            async with asyncio.timeout(self._settings.request_timeout_s) as limit:
+                await self._app(scope, exchange.receive, exchange.send)
+        except TimeoutError:
+            if not limit.expired():
+                live.failure = "TimeoutError"
+                raise
+            live.failure = "timeout"
+            await exchange.send_timeout(self._settings.request_timeout_s or 0.0)
+        except asyncio.CancelledError:
+            live.cancelled_by = "shutdown" if self._recorder.shutting_down else "cancelled"
+            raise
+        except Exception as problem:
+            if live.disconnected_mono_ns is None:
+                live.failure = type(problem).__name__
+            raise
+
+
+class _Exchange:
+    """``receive`` and ``send`` of one request, watched."""
+
+    def __init__(
+        self,
+        live: LiveRequest,
+        connection: ConnectionMarks,
+        receive: Receive,
+        send: Send,
+        clock: Clock,
+        settings: ProxySettings,
+    ) -> None:
+        self.live = live
+        self._connection = connection
+        self._receive = receive
+        self._send = send
+        self._clock = clock
+        self._settings = settings
+        self._error_body: bytearray | None = None
+        self._started = False
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        if message["type"] == "http.disconnect" and self.live.done_mono_ns is None:
+            self.live.disconnected_mono_ns = self._clock.mono_ns()
+        return message
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message = self._note_start(message)
+            await self._send(message)
+        elif message["type"] == "http.response.body":
+            await self._send_body(message)
+        else:
+            await self._send(message)
+
+    def _note_start(self, message: Message) -> Message:
+        live = self.live
+        self._started = True
+        live.http_status = message["status"]
+        live.response_mono_ns = self._clock.mono_ns()
+        headers = list(message.get("headers", []))
+        live.stream = any(
+            name.lower() == b"content-type" and value.lower().startswith(b"text/event-stream")
+            for name, value in headers
+        )
+        if live.http_status >= 400:
+            self._error_body = bytearray()
+        if self._settings.trace_id_header:
+            headers.append((TRACE_ID_HEADER, f"{live.trace_id:032x}".encode()))
+        return {**message, "headers": headers}
+
+    async def _send_body(self, message: Message) -> None:
+        live = self.live
+        body = message.get("body", b"")
+        await self._send(message)
+        if self._connection.lost_mono_ns is not None and live.done_mono_ns is None:
+            return
+        now = self._clock.mono_ns()
+        if live.stream:
+            live.clocks.note(body, now, live.tokens_so_far)
+        elif self._error_body is not None and len(self._error_body) < ERROR_BODY_LIMIT:
+            self._error_body += body
+        if not message.get("more_body", False):
+            live.done_mono_ns = now
+            if self._error_body:
+                live.error_body_type = _error_type(bytes(self._error_body))
+
+    def note_end(self, scope: Scope) -> None:
+        """Last marks: the matched route, and a connection that broke unseen by the application."""
+        route = scope.get("route")
+        self.live.route = getattr(route, "path", "") or ""
+        lost = self._connection.lost_mono_ns
+        if self.live.done_mono_ns is None and self.live.disconnected_mono_ns is None:
+            self.live.disconnected_mono_ns = lost
+
+    async def send_timeout(self, limit_s: float) -> None:
+        """Tell the client that the proxy's own limit was reached: 504, or an error event."""
+        error = {
+            "message": f"the request took longer than the limit of {limit_s:g} s "
+            "(--request-timeout)",
+            "type": "timeout",
+            "code": 504,
+        }
+        body = json.dumps({"error": error}).encode()
+        if self._started and not self.live.stream:
+            return
+        if self._started:
+            await self.send(
+                {"type": "http.response.body", "body": b"data: " + body + b"\n\n",
+                 "more_body": False}
+            )  # fmt: skip
+            return
+        await self.send(
+            {
+                "type": "http.response.start",
+                "status": 504,
+                "headers": [
+                    (b"content-type", b"application/json"),
+                    (b"content-length", str(len(body)).encode()),
+                ],
+            }
+        )
+        await self.send({"type": "http.response.body", "body": body, "more_body": False})
+
+
+def _error_type(body: bytes) -> str:
+    """The ``type`` of an OpenAI-shaped error body; "" where there is none."""
+    try:
+        parsed = json.loads(body)
+    except (ValueError, RecursionError):
+        return ""
+    error = parsed.get("error", parsed) if isinstance(parsed, dict) else None
+    kind = error.get("type") if isinstance(error, dict) else None
+    return kind[:128] if isinstance(kind, str) else ""

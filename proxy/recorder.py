@@ -1,0 +1,170 @@
+"""Opens and closes the records of requests; every opened one is closed exactly once."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from opentelemetry import trace as otel_trace
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from proxy.request.live import LiveRequest
+from proxy.request.record import Arrival, RequestRecord
+from proxy.request.spans import drafts, span_count
+from proxy.settings import ProxySettings
+from tracer.clock import Anchor, Clock
+from tracer.export import SCOPE, SpanGroup
+from tracer.ids import IdSource
+from tracer.spans import to_readable
+
+log = logging.getLogger("stagelens.proxy")
+
+OPERATIONS: Mapping[str, str] = {
+    "/v1/chat/completions": "chat",
+    "/v1/completions": "text_completion",
+    "/v1/responses": "chat",
+    "/v1/messages": "chat",
+    "/v1/embeddings": "embeddings",
+}
+TAGS_HEADER = b"x-stagelens-tags"
+TAG_LIMIT = 16
+_TAG = re.compile(r"\s*([A-Za-z0-9_.\-]{1,64})\s*=\s*([^,\x00-\x1f]{0,128})\s*")
+
+
+class SpanSink(Protocol):
+    """Takes a finished request's spans; must neither block nor raise."""
+
+    def put_spans(self, group: SpanGroup) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class EngineLoad:
+    """Requests running and waiting in the engine's last step; None where nobody tells."""
+
+    running: int | None = None
+    waiting: int | None = None
+
+
+class Recorder:
+    """Makes a :class:`LiveRequest` of each request and one record of it at its end.
+
+    Not thread-safe: used from the event loop only. ``load`` is asked at arrival.
+    """
+
+    def __init__(
+        self,
+        settings: ProxySettings,
+        clock: Clock,
+        ids: IdSource,
+        sink: SpanSink,
+        resource: Resource,
+        source: str,
+        load: Callable[[], EngineLoad] = EngineLoad,
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._ids = ids
+        self._sink = sink
+        self._resource = resource
+        self._source = source
+        self._load = load
+        self._anchor = Anchor.take(clock)
+        self._ready_mono_ns = clock.mono_ns()
+        self._scope = InstrumentationScope(SCOPE)
+        self._propagator = TraceContextTextMapPropagator()
+        self._opened = 0
+        self.in_flight = 0
+        self.failures = 0
+        self.shutting_down = False
+
+    def note_ready(self) -> None:
+        """The engine is up: the warm-up minute counts from here."""
+        self._ready_mono_ns = self._clock.mono_ns()
+
+    def open(
+        self, method: str, path: str, headers: Iterable[tuple[bytes, bytes]], start_mono_ns: int
+    ) -> LiveRequest:
+        """Begin the record of a request whose first byte came at ``start_mono_ns``."""
+        carrier, tags = _read_headers(headers)
+        trace_id, parent = self._parent(carrier)
+        arrival = self._arrival(start_mono_ns)
+        self._opened += 1
+        self.in_flight += 1
+        return LiveRequest(
+            trace_id=trace_id,
+            span_id=self._ids.span_id(),
+            parent_span_id=parent,
+            method=method,
+            path=path,
+            start_mono_ns=start_mono_ns,
+            arrival=arrival,
+            tags={**self._settings.tags, **tags},
+            operation=OPERATIONS.get(path, ""),
+        )
+
+    def close(self, live: LiveRequest) -> RequestRecord | None:
+        """End the record and hand its spans on; a fault here never reaches the request."""
+        self.in_flight -= 1
+        try:
+            record = live.finish(self._clock.mono_ns(), self._source)
+            self._sink.put_spans(SpanGroup(span_count(record), lambda: self._spans(record)))
+        except Exception:
+            self.failures += 1
+            if self.failures in {1, 10, 100} or self.failures % 1000 == 0:
+                log.exception("a request's record could not be made (%d so far)", self.failures)
+            return None
+        return record
+
+    def _spans(self, record: RequestRecord) -> Sequence[ReadableSpan]:
+        return [
+            to_readable(draft, record.trace_id, self._resource, self._scope)
+            for draft in drafts(record, self._anchor, self._ids)
+        ]
+
+    def _parent(self, carrier: dict[str, str]) -> tuple[int, int | None]:
+        """The caller's trace and span from W3C headers, or a new trace; bad headers are ignored."""
+        if "traceparent" in carrier:
+            context = self._propagator.extract(carrier)
+            caller = otel_trace.get_current_span(context).get_span_context()
+            if caller.is_valid:
+                return caller.trace_id, caller.span_id
+        return self._ids.trace_id(), None
+
+    def _arrival(self, now_mono_ns: int) -> Arrival:
+        load = self._load()
+        cold = ""
+        if self._opened == 0:
+            cold = "first_request"
+        elif now_mono_ns - self._ready_mono_ns < self._settings.warm_after_s * 1e9:
+            cold = "startup"
+        return Arrival(self.in_flight, load.running, load.waiting, not cold, cold)
+
+
+def _read_headers(
+    headers: Iterable[tuple[bytes, bytes]],
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Trace context and tags; no other header is looked at."""
+    carrier: dict[str, str] = {}
+    tags: dict[str, str] = {}
+    for name, value in headers:
+        if name in (b"traceparent", b"tracestate"):
+            carrier[name.decode("ascii")] = value.decode("latin-1")
+        elif name == TAGS_HEADER:
+            tags.update(parse_tags(value.decode("utf-8", "replace")))
+    return carrier, tags
+
+
+def parse_tags(text: str) -> dict[str, str]:
+    """``k=v,k2=v2``; what does not match the form is left out, and so is what exceeds the limit."""
+    found: dict[str, str] = {}
+    for part in text.split(",")[: TAG_LIMIT * 2]:
+        match = _TAG.fullmatch(part)
+        if match and len(found) < TAG_LIMIT:
+            found[match.group(1)] = match.group(2).strip()
+    return found

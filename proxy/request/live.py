@@ -1,0 +1,106 @@
+"""One request while it runs: the marks that the protocol, the engine and the stream leave."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+from proxy.request.call import EngineCall
+from proxy.request.record import (
+    Arrival,
+    Marks,
+    RequestRecord,
+    RequestStatus,
+    partition_of,
+)
+from proxy.stream.clocks import StreamClocks
+
+
+@dataclass(slots=True)
+class LiveRequest:
+    """Filled while a request runs; :meth:`finish` makes its one record."""
+
+    trace_id: int
+    span_id: int
+    parent_span_id: int | None
+    method: str
+    path: str
+    start_mono_ns: int
+    arrival: Arrival
+    tags: Mapping[str, str]
+    operation: str = ""
+    route: str = ""
+    stream: bool = False
+    http_status: int = 0
+    response_mono_ns: int | None = None
+    done_mono_ns: int | None = None
+    disconnected_mono_ns: int | None = None
+    error_body_type: str = ""
+    failure: str = ""
+    cancelled_by: str = ""
+    clocks: StreamClocks = field(default_factory=StreamClocks)
+    calls: list[EngineCall] = field(default_factory=list)
+
+    @property
+    def tokens_so_far(self) -> int | None:
+        """Tokens the engine has made for this request; None where nobody counts them."""
+        return sum(c.output_tokens for c in self.calls) if self.calls else None
+
+    def finish(self, end_mono_ns: int, source: str) -> RequestRecord:
+        """The record of this request, ended now; call it once."""
+        end = max(self.done_mono_ns or end_mono_ns, self.start_mono_ns)
+        status, error_type = self._outcome()
+        marks = Marks(
+            start_mono_ns=self.start_mono_ns,
+            end_mono_ns=end,
+            arrival=self.arrival,
+            calls=tuple(self.calls),
+            stream=self.stream,
+            response_mono_ns=self.response_mono_ns,
+            first_chunk_mono_ns=self.clocks.first_chunk_mono_ns if self.stream else None,
+            first_token_mono_ns=self.clocks.first_token_mono_ns,
+            first_answer_mono_ns=self.clocks.first_answer_mono_ns,
+        )
+        divided, stages, prompt, deliver = partition_of(marks)
+        repairs = dict.fromkeys(r for _, s in stages for r in s.repairs)
+        return RequestRecord(
+            trace_id=self.trace_id,
+            span_id=self.span_id,
+            parent_span_id=self.parent_span_id,
+            method=self.method,
+            route=self.route,
+            operation=self.operation,
+            model=next((c.model for c in self.calls if c.model), ""),
+            http_status=self.http_status,
+            status=status,
+            error_type=error_type,
+            tags=self.tags,
+            source=source,
+            marks=marks,
+            stages=stages,
+            prompt=prompt,
+            deliver=deliver,
+            partition=divided,
+            repairs=tuple(repairs),
+        )
+
+    def _outcome(self) -> tuple[RequestStatus, str]:
+        """Status and error type; a client that left outranks what its leaving caused."""
+        if self.failure:
+            return RequestStatus.ERROR, self.failure
+        if self.cancelled_by:
+            return RequestStatus.CANCELLED, self.cancelled_by
+        if self.disconnected_mono_ns is not None and self.done_mono_ns is None:
+            return RequestStatus.CANCELLED, "client_disconnect"
+        if self.clocks.error is not None:
+            return RequestStatus.ERROR, self.clocks.error
+        if self.http_status >= 400:
+            return RequestStatus.ERROR, self.error_body_type or str(self.http_status)
+        if self.done_mono_ns is None:
+            return RequestStatus.ERROR, "response_incomplete"
+        return RequestStatus.OK, ""
+
+
+CURRENT: ContextVar[LiveRequest | None] = ContextVar("stagelens_request", default=None)
+"""The request that the running task works for; set by the middleware, read by engine taps."""

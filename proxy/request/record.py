@@ -1,0 +1,160 @@
+"""The finished record of one request, and how the marks become it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from proxy.request.call import CallStages, EngineCall, stages_of
+from tracer.stages import Partition, Stage, StageInterval, partition
+
+
+class RequestStatus(StrEnum):
+    """How a request ended; every request ends in exactly one of these."""
+
+    OK = "ok"
+    ERROR = "error"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """What a request met: others in the proxy, and the engine's load in its last step."""
+
+    in_flight: int
+    running: int | None = None
+    waiting: int | None = None
+    warm: bool | None = None
+    cold_reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """What was seen of a request, in nanoseconds of the monotonic clock.
+
+    ``answer_mono_ns`` is when the first body byte of a response without a model
+    call was ready to go; ``calls`` are its model calls in the order they were made.
+    """
+
+    start_mono_ns: int
+    end_mono_ns: int
+    arrival: Arrival
+    calls: tuple[EngineCall, ...]
+    stream: bool
+    response_mono_ns: int | None = None
+    first_chunk_mono_ns: int | None = None
+    first_token_mono_ns: int | None = None
+    first_answer_mono_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RequestRecord:
+    """One finished request: who, what, and where each of its nanoseconds went."""
+
+    trace_id: int
+    span_id: int
+    parent_span_id: int | None
+    method: str
+    route: str
+    operation: str
+    model: str
+    http_status: int
+    status: RequestStatus
+    error_type: str
+    tags: Mapping[str, str]
+    source: str
+    marks: Marks
+    stages: tuple[tuple[EngineCall, CallStages], ...]
+    prompt: StageInterval | None
+    deliver: StageInterval | None
+    partition: Partition
+    repairs: tuple[str, ...]
+
+    @property
+    def e2e_ns(self) -> int:
+        return self.marks.end_mono_ns - self.marks.start_mono_ns
+
+    @property
+    def handoff_ns(self) -> int | None:
+        """Inside ``prompt``: from the (first) model call made to the engine having it."""
+        for call in self.marks.calls:
+            if call.queued_mono_ns is not None:
+                return max(0, call.queued_mono_ns - call.handed_mono_ns)
+        return None
+
+    @property
+    def preempted_ns(self) -> int:
+        return sum(stages.preempted_ns for _, stages in self.stages)
+
+    @property
+    def tpot_ns(self) -> float | None:
+        """Mean time per output token after the first; None with fewer than two tokens.
+
+        (last token - first token) / (output tokens - 1); over several choices, the
+        sum of the spans over the sum of the counts.
+        """
+        span = count = 0
+        for call in self.marks.calls:
+            for choice in call.choices.values():
+                first, last = choice.first_mono_ns, choice.last_mono_ns
+                if choice.tokens > 1 and first is not None and last is not None and last >= first:
+                    span += last - first
+                    count += choice.tokens - 1
+        return span / count if count else None
+
+    @property
+    def itl_ns(self) -> list[int]:
+        return [g for call in self.marks.calls for c in call.choices.values() for g in c.gaps_ns]
+
+    @property
+    def itl_kind(self) -> str:
+        """``chunk`` where an engine step gave more than one token to a choice."""
+        for call in self.marks.calls:
+            if any(c.tokens > c.steps for c in call.choices.values()):
+                return "chunk"
+        return "token"
+
+
+def partition_of(marks: Marks) -> tuple[
+    Partition, tuple[tuple[EngineCall, CallStages], ...], StageInterval | None, StageInterval | None
+]:
+    """The exclusive stage times of a request, with each call's stages, prompt and deliver.
+
+    ``prompt`` runs from the first byte until the engine has the first call (until
+    the response began, where no call was made). ``deliver`` runs from the last
+    token, or from the start of a response that needed no model, to the last byte.
+    A call that did not finish leaves the time after its last token unattributed.
+    """
+    start, end = marks.start_mono_ns, marks.end_mono_ns
+    stages = tuple((call, stages_of(call)) for call in marks.calls)
+    prompt = _prompt(marks)
+    deliver = _deliver(marks, stages)
+    intervals = [i for _, s in stages for i in s.intervals()]
+    intervals += [i for i in (prompt, deliver) if i is not None]
+    return partition(start, end, intervals), stages, prompt, deliver
+
+
+def _prompt(marks: Marks) -> StageInterval | None:
+    start, end = marks.start_mono_ns, marks.end_mono_ns
+    if not marks.calls:
+        until = marks.response_mono_ns if marks.response_mono_ns is not None else end
+    else:
+        queued = [c.queued_mono_ns for c in marks.calls if c.queued_mono_ns is not None]
+        until = min(queued) if queued else min(c.handed_mono_ns for c in marks.calls)
+    return StageInterval(Stage.PROMPT, start, max(start, min(until, end)))
+
+
+def _deliver(
+    marks: Marks, stages: tuple[tuple[EngineCall, CallStages], ...]
+) -> StageInterval | None:
+    end = marks.end_mono_ns
+    if not marks.calls:
+        begun = marks.response_mono_ns
+        return StageInterval(Stage.DELIVER, begun, end) if begun is not None else None
+    if not all(call.finished for call in marks.calls):
+        return None
+    ends = [i.end_ns for _, s in stages for i in s.intervals()]
+    if not ends:
+        return None
+    return StageInterval(Stage.DELIVER, min(max(ends), end), end)

@@ -1,0 +1,142 @@
+"""The socket, the server and its life: start, serve, drain, stop. Nothing stays behind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import signal
+import socket
+from collections.abc import Awaitable, Callable, Iterator
+
+import uvicorn
+
+from proxy.errors import ProxyError
+from proxy.middleware import App
+from proxy.protocol import StampingProtocol
+from proxy.recorder import Recorder
+from proxy.settings import ProxySettings
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+def bind(host: str, port: int, option: str = "--port") -> socket.socket:
+    """A bound, not yet listening socket, so that a taken port is known before the engine loads.
+
+    Raises:
+        ProxyError: the port is taken, needs rights, or the address is not this host's.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((host, port))
+        sock.listen(2048)
+    except (OSError, OverflowError) as problem:
+        sock.close()
+        raise ProxyError(_why_not_bound(problem, host, port, option)) from None
+    sock.setblocking(False)
+    return sock
+
+
+def _why_not_bound(problem: Exception, host: str, port: int, option: str) -> str:
+    code = getattr(problem, "errno", None)
+    if code == errno.EADDRINUSE:
+        return f"port {port} on {host} is taken by another process: stop it or choose {option} N"
+    if code == errno.EACCES:
+        return f"port {port} needs more rights: choose one above 1023 with {option} N"
+    return f"cannot listen on {host}:{port} ({problem}): check --host and {option}"
+
+
+def url_of(sock: socket.socket) -> str:
+    """The address a client on this machine can use."""
+    host, port = sock.getsockname()[:2]
+    if host in ("0.0.0.0", "::"):  # noqa: S104  compared, not bound
+        host = "127.0.0.1" if host == "0.0.0.0" else "::1"  # noqa: S104
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+class _Server(uvicorn.Server):
+    """uvicorn without its own signal handlers; the caller decides when it stops."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+async def serve(
+    app: App,
+    sock: socket.socket,
+    settings: ProxySettings,
+    recorder: Recorder,
+    *,
+    on_ready: Callable[[], Awaitable[None]],
+    engine_died: Callable[[], bool] = lambda: False,
+    stop: asyncio.Event | None = None,
+) -> bool:
+    """Serve until a signal, ``stop``, or the engine's death; ``False`` for the last.
+
+    On stop: no new connections; running requests get ``shutdown_timeout_s`` to
+    finish and are then cancelled, each leaving its finished record.
+    """
+    config = uvicorn.Config(
+        app,
+        http=StampingProtocol,
+        loop="none",
+        log_level="warning" if not settings.access_log else "info",
+        access_log=settings.access_log,
+        timeout_graceful_shutdown=max(1, round(settings.shutdown_timeout_s)),
+        lifespan="on",
+        ws="none",
+        date_header=True,
+        server_header=True,
+    )
+    server = _Server(config)
+    stop = stop or asyncio.Event()
+    with _stop_on_signals(stop):
+        serving = asyncio.create_task(server.serve(sockets=[sock]))
+        watching = asyncio.create_task(_watch(server, recorder, stop, engine_died))
+        try:
+            await _until_started(server, serving)
+            recorder.note_ready()
+            await on_ready()
+            await serving
+        finally:
+            watching.cancel()
+            server.should_exit = True
+            await asyncio.gather(watching, serving, return_exceptions=True)
+    return not engine_died()
+
+
+async def _until_started(server: uvicorn.Server, serving: asyncio.Task[None]) -> None:
+    while not server.started:
+        if serving.done():
+            serving.result()
+            raise ProxyError("the server stopped while it was starting")
+        await asyncio.sleep(0.01)
+
+
+async def _watch(
+    server: uvicorn.Server,
+    recorder: Recorder,
+    stop: asyncio.Event,
+    engine_died: Callable[[], bool],
+) -> None:
+    while not engine_died():
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), 0.5)
+            break
+    recorder.shutting_down = True
+    server.should_exit = True
+
+
+@contextlib.contextmanager
+def _stop_on_signals(stop: asyncio.Event) -> Iterator[None]:
+    loop = asyncio.get_running_loop()
+    for number in SIGNALS:
+        loop.add_signal_handler(number, stop.set)
+    try:
+        yield
+    finally:
+        for number in SIGNALS:
+            loop.remove_signal_handler(number)

@@ -1,0 +1,1 @@
+"""Reading streams as they pass: framing, and what each chunk means."""

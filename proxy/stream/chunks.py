@@ -1,0 +1,82 @@
+"""What one streamed chunk says: does it carry a token, the answer, an error, the end?
+
+Knows the chunk forms of OpenAI's chat and text completions. A chunk that is not
+understood says nothing; it is never an error of the request.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+DONE = b"[DONE]"
+TOKEN_FIELDS = ("content", "reasoning", "reasoning_content", "refusal", "tool_calls", "audio",
+                "function_call")
+"""Delta members that hold generated tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkFacts:
+    """``token``: a generated token of any kind; ``answer``: visible content of the answer.
+
+    ``blank`` marks a chunk with the right members but empty text, which may be a
+    real token whose text is still held back by the detokeniser: only somebody who
+    counts tokens can tell. ``error`` is an error object's type.
+    """
+
+    token: bool = False
+    answer: bool = False
+    blank: bool = False
+    done: bool = False
+    error: str | None = None
+
+
+NOTHING = ChunkFacts()
+
+
+def read_chunk(data: bytes) -> ChunkFacts:
+    """Facts of one event's data; ``NOTHING`` where it is not a known chunk."""
+    if data.strip() == DONE:
+        return ChunkFacts(done=True)
+    try:
+        chunk = json.loads(data)
+    except (ValueError, RecursionError):
+        return NOTHING
+    if not isinstance(chunk, dict):
+        return NOTHING
+    if chunk.get("error"):
+        return ChunkFacts(error=_error_type(chunk["error"]))
+    choices = chunk.get("choices")
+    if not isinstance(choices, list):
+        return NOTHING
+    facts = [_choice(choice) for choice in choices if isinstance(choice, dict)]
+    return ChunkFacts(
+        token=any(f.token for f in facts),
+        answer=any(f.answer for f in facts),
+        blank=any(f.blank for f in facts),
+    )
+
+
+def _choice(choice: dict[str, Any]) -> ChunkFacts:
+    delta = choice.get("delta")
+    if isinstance(delta, dict):
+        return _delta(delta)
+    text = choice.get("text")
+    if isinstance(text, str):
+        return ChunkFacts(token=bool(text), answer=bool(text), blank=not text)
+    return NOTHING
+
+
+def _delta(delta: dict[str, Any]) -> ChunkFacts:
+    """The role prelude carries no token; visible content is what is not only white space."""
+    token = any(delta.get(name) for name in TOKEN_FIELDS)
+    content = delta.get("content")
+    answer = isinstance(content, str) and bool(content.strip())
+    blank = not token and "role" not in delta and content == ""
+    return ChunkFacts(token=token, answer=answer, blank=blank)
+
+
+def _error_type(error: object) -> str:
+    kind = error.get("type") or error.get("code") if isinstance(error, dict) else None
+    return str(kind)[:128] if kind else "error"

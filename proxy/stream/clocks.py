@@ -1,0 +1,52 @@
+"""The three first-token clocks of a streamed answer, read off the bytes as they leave."""
+
+from __future__ import annotations
+
+from proxy.stream.chunks import read_chunk
+from proxy.stream.sse import SseReader
+
+
+class StreamClocks:
+    """First chunk, first token and first answer of one stream, in ``_mono_ns`` stamps.
+
+    ``note`` is told of each body part after the socket took it. Reading stops once
+    all three clocks have stopped, except for a look at error objects.
+    """
+
+    def __init__(self) -> None:
+        self.first_chunk_mono_ns: int | None = None
+        self.first_token_mono_ns: int | None = None
+        self.first_answer_mono_ns: int | None = None
+        self.error: str | None = None
+        self.done_seen = False
+        self._reader = SseReader()
+
+    def note(self, body: bytes, mono_ns: int, tokens_so_far: int | None) -> None:
+        """Read one body part.
+
+        ``tokens_so_far`` is the number of tokens the engine has made for this
+        request, where it is known: it decides whether an empty text is a token.
+        """
+        if not body:
+            return
+        if self.first_chunk_mono_ns is None:
+            self.first_chunk_mono_ns = mono_ns
+        if self.first_answer_mono_ns is not None and not _worth_reading(body):
+            return
+        for event in self._reader.feed(body):
+            self._event(event.data, mono_ns, tokens_so_far)
+
+    def _event(self, data: bytes, mono_ns: int, tokens_so_far: int | None) -> None:
+        facts = read_chunk(data)
+        self.done_seen = self.done_seen or facts.done
+        if facts.error is not None and self.error is None:
+            self.error = facts.error
+        blank_token = facts.blank and bool(tokens_so_far)
+        if self.first_token_mono_ns is None and (facts.token or blank_token):
+            self.first_token_mono_ns = mono_ns
+        if self.first_answer_mono_ns is None and facts.answer:
+            self.first_answer_mono_ns = mono_ns
+
+
+def _worth_reading(body: bytes) -> bool:
+    return b'"error"' in body or b"[DONE]" in body

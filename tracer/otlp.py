@@ -1,0 +1,160 @@
+"""OTLP/HTTP: bodies for spans, log records and sums, and one POST with its verdict."""
+
+from __future__ import annotations
+
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from google.protobuf.message import DecodeError
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import (
+    ExportLogsServiceRequest,
+    ExportLogsServiceResponse,
+)
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceRequest,
+)
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, InstrumentationScope, KeyValue
+from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource as PbResource
+from opentelemetry.sdk.trace import ReadableSpan
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.resources import Resource
+
+RETRYABLE_STATUS = frozenset({429, 502, 503, 504})
+"""The only statuses a sender may retry (OTLP specification, "Failures")."""
+
+
+class Verdict(Enum):
+    """What became of one POST."""
+
+    TAKEN = "taken"
+    RETRY = "retry"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """``rejected`` items of a taken body were refused; ``retry_after_s`` is the peer's wish."""
+
+    verdict: Verdict
+    rejected: int = 0
+    retry_after_s: float | None = None
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LogRecordDraft:
+    """One log record named by ``event_name``, at ``unix_ns``."""
+
+    event_name: str
+    unix_ns: int
+    attributes: Mapping[str, str | bool | int | float]
+
+
+def post(url: str, body: bytes, timeout_s: float, headers: Mapping[str, str]) -> Reply:
+    """Send one protobuf body; never raises for what a network or a peer can do."""
+    request = urllib.request.Request(  # noqa: S310  the endpoint is the operator's own setting
+        url, data=body, headers={"Content-Type": "application/x-protobuf", **headers}
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=timeout_s) as answer:  # noqa: S310
+            return _taken(url, answer.read(4 << 20))
+    except urllib.error.HTTPError as refusal:
+        with refusal:
+            if refusal.code in RETRYABLE_STATUS:
+                wait = _seconds(refusal.headers.get("Retry-After"))
+                return Reply(Verdict.RETRY, retry_after_s=wait, detail=f"HTTP {refusal.code}")
+            return Reply(Verdict.REFUSED, detail=f"HTTP {refusal.code}")
+    except (OSError, ValueError) as problem:
+        return Reply(Verdict.RETRY, detail=type(problem).__name__)
+
+
+def _taken(url: str, answer: bytes) -> Reply:
+    kind = ExportLogsServiceResponse if url.endswith("/v1/logs") else ExportTraceServiceResponse
+    try:
+        partial = kind.FromString(answer).partial_success
+    except DecodeError:
+        return Reply(Verdict.TAKEN)
+    rejected = getattr(partial, "rejected_spans", 0) or getattr(partial, "rejected_log_records", 0)
+    return Reply(Verdict.TAKEN, rejected=int(rejected), detail=partial.error_message)
+
+
+def _seconds(header: str | None) -> float | None:
+    try:
+        return max(0.0, float(header)) if header is not None else None
+    except ValueError:
+        return None
+
+
+def spans_body(spans: Sequence[ReadableSpan]) -> bytes:
+    """An ``ExportTraceServiceRequest``."""
+    body: bytes = encode_spans(spans).SerializeToString()
+    return body
+
+
+def logs_body(resource: Resource, scope: str, records: Sequence[LogRecordDraft]) -> bytes:
+    """An ``ExportLogsServiceRequest`` of named events."""
+    request = ExportLogsServiceRequest()
+    group = request.resource_logs.add(resource=_resource(resource))
+    target = group.scope_logs.add(scope=InstrumentationScope(name=scope))
+    for record in records:
+        target.log_records.add(
+            time_unix_nano=record.unix_ns,
+            observed_time_unix_nano=record.unix_ns,
+            event_name=record.event_name,
+            attributes=_attributes(record.attributes),
+        )
+    body: bytes = request.SerializeToString()
+    return body
+
+
+def sums_body(
+    resource: Resource,
+    scope: str,
+    start_unix_ns: int,
+    now_unix_ns: int,
+    sums: Sequence[tuple[str, Mapping[str, str], int]],
+) -> bytes:
+    """Cumulative monotonic sums: ``(name, attributes, value)`` since ``start_unix_ns``."""
+    request = ExportMetricsServiceRequest()
+    group = request.resource_metrics.add(resource=_resource(resource))
+    target = group.scope_metrics.add(scope=InstrumentationScope(name=scope))
+    for name, attributes, value in sums:
+        metric = target.metrics.add(name=name, unit="{item}")
+        metric.sum.is_monotonic = True
+        metric.sum.aggregation_temporality = (
+            AggregationTemporality.AGGREGATION_TEMPORALITY_CUMULATIVE
+        )
+        metric.sum.data_points.add(
+            start_time_unix_nano=start_unix_ns,
+            time_unix_nano=now_unix_ns,
+            as_int=value,
+            attributes=_attributes(attributes),
+        )
+    body: bytes = request.SerializeToString()
+    return body
+
+
+def _resource(resource: Resource) -> PbResource:
+    return PbResource(attributes=_attributes(resource.attributes))
+
+
+def _attributes(values: Mapping[str, object]) -> list[KeyValue]:
+    return [KeyValue(key=key, value=_any_value(value)) for key, value in values.items()]
+
+
+def _any_value(value: object) -> AnyValue:
+    if isinstance(value, bool):
+        return AnyValue(bool_value=value)
+    if isinstance(value, int):
+        return AnyValue(int_value=value)
+    if isinstance(value, float):
+        return AnyValue(double_value=value)
+    return AnyValue(string_value=str(value))
