@@ -10,7 +10,7 @@ from pathlib import Path
 from opentelemetry.sdk.resources import Resource
 
 from proxy.engine.arguments import parse_engine_args, quiet_environment
-from proxy.engine.startup import explain, output_to
+from proxy.engine.startup import divert, explain, stderr_to
 from proxy.engine.vllm import EngineTap, embedded_engine, version_warning
 from proxy.errors import ProxyError
 from proxy.middleware import TraceMiddleware
@@ -42,12 +42,13 @@ async def run_embedded(
         ProxyError: the engine flags are wrong or the engine cannot start.
     """
     quiet_environment()
+    divert(1, engine_log)
     host, port = sock.getsockname()[:2]
     tap = EngineTap(clock, exporter.put_step)
     recorder = Recorder(settings, clock, ids, exporter, resource, "engine", tap.load)
     context = None
     try:
-        with output_to(engine_log):
+        with stderr_to(engine_log):
             args = parse_engine_args(model, host, port, engine_flags)
             _warn_of_version()
             context = embedded_engine(args, tap)
@@ -66,7 +67,7 @@ async def run_embedded(
             app, sock, settings, recorder, on_ready=ready, engine_died=embedded.errored
         )
     finally:
-        with output_to(engine_log):
+        with stderr_to(engine_log):
             await context.__aexit__(None, None, None)
 
 

@@ -78,7 +78,7 @@ class Recorder:
         self._ready_mono_ns = clock.mono_ns()
         self._scope = InstrumentationScope(SCOPE)
         self._propagator = TraceContextTextMapPropagator()
-        self._opened = 0
+        self._seen_one = False
         self.in_flight = 0
         self.failures = 0
         self.shutting_down = False
@@ -93,8 +93,8 @@ class Recorder:
         """Begin the record of a request whose first byte came at ``start_mono_ns``."""
         carrier, tags = _read_headers(headers)
         trace_id, parent = self._parent(carrier)
-        arrival = self._arrival(start_mono_ns)
-        self._opened += 1
+        operation = OPERATIONS.get(path, "")
+        arrival = self._arrival(start_mono_ns, operation)
         self.in_flight += 1
         return LiveRequest(
             trace_id=trace_id,
@@ -105,7 +105,7 @@ class Recorder:
             start_mono_ns=start_mono_ns,
             arrival=arrival,
             tags={**self._settings.tags, **tags},
-            operation=OPERATIONS.get(path, ""),
+            operation=operation,
         )
 
     def close(self, live: LiveRequest) -> RequestRecord | None:
@@ -136,10 +136,11 @@ class Recorder:
                 return caller.trace_id, caller.span_id
         return self._ids.trace_id(), None
 
-    def _arrival(self, now_mono_ns: int) -> Arrival:
+    def _arrival(self, now_mono_ns: int, operation: str) -> Arrival:
         load = self._load()
         cold = ""
-        if self._opened == 0:
+        if operation and not self._seen_one:
+            self._seen_one = True
             cold = "first_request"
         elif now_mono_ns - self._ready_mono_ns < self._settings.warm_after_s * 1e9:
             cold = "startup"

@@ -105,7 +105,7 @@ class OtlpExporter:
         self._deadline_mono_ns: int | None = None
         self._thread: threading.Thread | None = None
         self._started_unix_ns = clock.unix_ns()
-        self._metrics_due_mono_ns = 0
+        self._metrics_due_mono_ns = clock.mono_ns() + int(settings.metrics_every_s * 1e9)
         self._warn_due_mono_ns = 0
         self._reported: tuple[object, ...] = ()
 

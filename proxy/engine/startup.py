@@ -52,28 +52,32 @@ CAUSES = (
 )
 
 
-@contextmanager
-def output_to(log_file: Path) -> Iterator[None]:
-    """Send file descriptors 1 and 2 to ``log_file``: what is started inside keeps them.
+def divert(fd: int, log_file: Path) -> None:
+    """Send a file descriptor to ``log_file`` for good: 1 for vLLM's log, 2 at exit.
 
-    Our own standard error is back when the block ends; the engine core, a child
-    process, goes on writing to the file.
+    vLLM logs to standard output, which `stagelens serve` itself never writes to.
     """
-    sys.stdout.flush()
-    sys.stderr.flush()
-    saved = os.dup(1), os.dup(2)
+    (sys.stdout if fd == 1 else sys.stderr).flush()
     target = os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(target, fd)
+    os.close(target)
+
+
+@contextmanager
+def stderr_to(log_file: Path) -> Iterator[None]:
+    """Send standard error to ``log_file``: what is started inside keeps it.
+
+    Ours is back when the block ends; the engine core, a child process, goes on
+    writing to the file.
+    """
+    saved = os.dup(2)
+    divert(2, log_file)
     try:
-        os.dup2(target, 1)
-        os.dup2(target, 2)
         yield
     finally:
-        sys.stdout.flush()
         sys.stderr.flush()
-        os.dup2(saved[0], 1)
-        os.dup2(saved[1], 2)
-        for fd in (*saved, target):
-            os.close(fd)
+        os.dup2(saved, 2)
+        os.close(saved)
 
 
 def explain(problem: BaseException, log_file: Path) -> ProxyError:

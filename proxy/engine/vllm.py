@@ -14,6 +14,7 @@ What is relied on, and held by ``tests/contract/proxy/test_vllm_contract.py``:
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -187,7 +188,9 @@ class EngineTap:
         self.failures += 1
         if self.failures in {1, 10, 100} or self.failures % 10_000 == 0:
             log.error(
-                "engine stamps could not be read (%d times so far)", self.failures, exc_info=True
+                "engine stamps could not be read (%d times so far): %r",
+                self.failures,
+                sys.exc_info()[1],
             )
 
 

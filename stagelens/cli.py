@@ -1,0 +1,147 @@
+"""The command line. Exit 0: done, 1: failed, 2: asked wrongly; logs go to standard error."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+from typing import Any
+
+try:
+    import click
+except ImportError:  # the light SDK install has no command line
+    sys.exit("stagelens: error: the command needs the server parts: pip install 'stagelens[server]'")
+
+from stagelens.errors import UserError
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="stagelens", prog_name="stagelens")
+def cli() -> None:
+    """Where did the time go? Tracing for LLM requests, from your code to the engine."""
+
+
+@cli.command(context_settings={"ignore_unknown_options": False})
+@click.option("--model", help="Model folder or name for the embedded vLLM engine.")
+@click.option("--config", "config_file", type=click.Path(path_type=Path), help="Settings (YAML).")
+@click.option("--host", help="Address to listen on (127.0.0.1).")
+@click.option("--port", type=click.IntRange(0, 65535), help="Port of the API (8000; 0 = any).")
+@click.option("--data-dir", type=click.Path(path_type=Path), help="Folder of store and logs.")
+@click.option("--store", help="Store: chdb:///PATH or clickhouse://USER@HOST:PORT/DB.")
+@click.option("--collector", help="OTLP/HTTP URL of a collector that runs elsewhere.")
+@click.option("--otlp-port", type=click.IntRange(0, 65535), default=4318, show_default=True)
+@click.option("--api-port", type=click.IntRange(0, 65535), default=8090, show_default=True)
+@click.option("--request-timeout", type=float, help="Longest a request may take, in seconds.")
+@click.option("--shutdown-timeout", type=float, help="Seconds running requests get at shutdown.")
+@click.option("--warm-after", type=float, help="Seconds after start-up that count as cold (60).")
+@click.option("--tag", multiple=True, metavar="KEY=VALUE", help="Tag every request; repeatable.")
+@click.option("--access-log", is_flag=True, default=None, help="Log a line a request.")
+@click.option("--ready-file", type=click.Path(path_type=Path), help="Write the URLs here as JSON.")
+@click.argument("engine_flags", nargs=-1, type=click.UNPROCESSED, metavar="[-- ENGINE FLAGS]")
+def serve(config_file: Path | None, **given: Any) -> None:  # noqa: ANN401
+    """Serve a model as an OpenAI-compatible API and trace every request.
+
+    Flags after -- go to vLLM: stagelens serve --model M -- --max-model-len 2048
+    """
+    from stagelens.serving import ServePorts
+    from stagelens.serving import serve as run
+    from stagelens.settings import load_config
+
+    overrides = {
+        "model": given["model"],
+        "engine_flags": list(given["engine_flags"]) or None,
+        "data_dir": given["data_dir"],
+        "store": given["store"],
+        "collector": given["collector"],
+        "proxy": {
+            "host": given["host"],
+            "port": given["port"],
+            "request_timeout_s": given["request_timeout"],
+            "shutdown_timeout_s": given["shutdown_timeout"],
+            "warm_after_s": given["warm_after"],
+            "access_log": given["access_log"],
+            "tags": _tags(given["tag"]),
+        },
+    }
+    config = load_config(config_file, overrides)
+    ports = ServePorts(given["otlp_port"], given["api_port"])
+    sys.exit(run(config, ports, given["ready_file"]))
+
+
+def _tags(given: tuple[str, ...]) -> dict[str, str] | None:
+    from proxy.recorder import parse_tags
+
+    tags: dict[str, str] = {}
+    for text in given:
+        found = parse_tags(text)
+        if len(found) != 1:
+            raise UserError(f"--tag {text} is not KEY=VALUE (letters, digits, . _ - in KEY)", 2)
+        tags.update(found)
+    return tags or None
+
+
+@cli.command()
+@click.option("--config", "config_file", type=click.Path(path_type=Path), help="Settings (YAML).")
+@click.option("--store", help="Store: chdb:///PATH or clickhouse://USER@HOST:PORT/DB.")
+@click.option("--data-dir", type=click.Path(path_type=Path), help="Folder of store and logs.")
+@click.option("--host", default="127.0.0.1", show_default=True)
+@click.option("--otlp-port", type=click.IntRange(0, 65535), default=4318, show_default=True)
+@click.option("--api-port", type=click.IntRange(0, 65535), default=8090, show_default=True)
+@click.option("--ready-file", type=click.Path(path_type=Path), help="Write the URLs here as JSON.")
+@click.option("--with-parent", is_flag=True, hidden=True)
+def collect(
+    config_file: Path | None,
+    store: str | None,
+    data_dir: Path | None,
+    host: str,
+    otlp_port: int,
+    api_port: int,
+    ready_file: Path | None,
+    with_parent: bool,
+) -> None:
+    """Receive OTLP, keep it in the store, serve the API."""
+    import asyncio
+
+    from collectors.store.url import StoreUrl
+
+    from stagelens.collecting import run_collector
+    from stagelens.paths import DataFolder, default_data_dir
+    from stagelens.settings import load_config
+
+    config = load_config(config_file, {"store": store, "data_dir": data_dir})
+    url = config.store
+    if url is None:
+        folder = DataFolder(config.data_dir or default_data_dir())
+        folder.prepare()
+        url = folder.store_url
+    asyncio.run(
+        run_collector(
+            config.collect, StoreUrl.parse(url), host, (otlp_port, api_port), ready_file,
+            with_parent=with_parent,
+        )
+    )  # fmt: skip
+
+
+def main() -> None:
+    """Run the command line; a user's mistake is one line and an exit code."""
+    logging.basicConfig(
+        level=logging.WARNING, stream=sys.stderr, format="stagelens: %(levelname)s: %(message)s"
+    )
+    try:
+        cli(prog_name="stagelens")
+    except Exception as problem:
+        code = _user_mistake(problem)
+        if code is None:
+            raise
+        print(f"stagelens: error: {problem}", file=sys.stderr)
+        sys.exit(code)
+
+
+def _user_mistake(problem: Exception) -> int | None:
+    """The exit code of an error that is told in one sentence; None for a fault of ours."""
+    if isinstance(problem, UserError):
+        return problem.exit_code
+    known = {"ProxyError", "StoreError", "DashboardError"}
+    if known & {base.__name__ for base in type(problem).__mro__}:
+        return int(getattr(problem, "exit_code", 1))
+    return None

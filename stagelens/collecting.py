@@ -1,0 +1,113 @@
+"""`stagelens collect`: receiver, store and API in one process, which owns the data folder."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import sys
+from pathlib import Path
+
+import uvicorn
+from collectors.app import Receiver, build_receiver
+from collectors.settings import CollectorSettings
+from collectors.store.client import Store, open_store
+from collectors.store.migrate import migrate
+from collectors.store.url import StoreUrl
+from dashboards.api import build_api
+
+from proxy.server import bind, url_of
+from stagelens.ready import write_ready
+from tracer.clock import SystemClock
+
+
+async def run_collector(
+    settings: CollectorSettings,
+    store_url: StoreUrl,
+    host: str,
+    ports: tuple[int, int],
+    ready_file: Path | None,
+    *,
+    with_parent: bool,
+) -> None:
+    """Serve OTLP and the API until a signal comes or the parent is gone; then flush.
+
+    Raises:
+        ProxyError, StoreError: a port is taken; the store cannot be opened.
+    """
+    otlp_sock = bind(host, ports[0], "--otlp-port")
+    api_sock = bind(host, ports[1], "--api-port")
+    store = await asyncio.to_thread(open_store, store_url, settings.store)
+    try:
+        await asyncio.to_thread(migrate, store)
+        receiver = build_receiver(settings, store, SystemClock())
+        await _serve(receiver, store, settings, otlp_sock, api_sock, ready_file, with_parent)
+    finally:
+        await asyncio.to_thread(store.close)
+
+
+async def _serve(
+    receiver: Receiver,
+    store: Store,
+    settings: CollectorSettings,
+    otlp_sock: socket.socket,
+    api_sock: socket.socket,
+    ready_file: Path | None,
+    with_parent: bool,
+) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    await receiver.start()
+    servers = [_Quiet(_config(receiver.app)), _Quiet(_config(build_api(store, receiver.counts)))]
+    serving = [
+        asyncio.create_task(server.serve(sockets=[sock]))
+        for server, sock in zip(servers, (otlp_sock, api_sock), strict=True)
+    ]
+    while not all(s.started for s in servers):
+        await asyncio.sleep(0.01)
+    facts = {"collector": url_of(otlp_sock), "api": url_of(api_sock), "pid": os.getpid()}
+    if ready_file is not None:
+        write_ready(ready_file, facts)
+    if with_parent:
+        _stop_when_parent_ends(loop, stop)
+    else:
+        print(f"stagelens: OTLP on {facts['collector']}, API on {facts['api']}", file=sys.stderr)
+    await stop.wait()
+    for server in servers:
+        server.should_exit = True
+    await asyncio.gather(*serving, return_exceptions=True)
+    await receiver.stop(settings.shutdown_timeout_s)
+
+
+class _Quiet(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self):  # type: ignore[no-untyped-def]
+        yield
+
+
+def _config(app: object) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,  # type: ignore[arg-type]
+        loop="none",
+        log_level="warning",
+        access_log=False,
+        lifespan="off",
+        timeout_graceful_shutdown=3,
+        ws="none",
+    )
+
+
+def _stop_when_parent_ends(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
+    """Standard input is a pipe from the parent: its end is the parent's end, however it came."""
+    fd = sys.stdin.fileno()
+
+    def ended() -> None:
+        if not os.read(fd, 1024):
+            loop.remove_reader(fd)
+            stop.set()
+
+    loop.add_reader(fd, ended)

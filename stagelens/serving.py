@@ -1,0 +1,157 @@
+"""`stagelens serve`: the collector beside it, the engine in it, and the proxy around both."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import sys
+import uuid
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from opentelemetry.sdk.resources import Resource
+
+from proxy.embedded import run_embedded
+from proxy.engine.arguments import check_model
+from proxy.engine.startup import divert
+from proxy.server import bind, url_of
+from stagelens.child import CollectorChild, start_collector
+from stagelens.errors import UserError
+from stagelens.paths import DataFolder, default_data_dir
+from stagelens.ready import write_ready
+from stagelens.settings import Config
+from tracer import semconv
+from tracer.clock import SystemClock
+from tracer.export import ExportSettings, OtlpExporter
+from tracer.ids import RandomIds
+
+log = logging.getLogger("stagelens")
+
+
+@dataclass(frozen=True, slots=True)
+class ServePorts:
+    """Ports of the embedded collector; 0 takes any free one."""
+
+    otlp: int = 4318
+    api: int = 8090
+
+
+def serve(config: Config, ports: ServePorts, ready_file: Path | None) -> int:
+    """Run until told to stop; the exit code. Everything that can be wrong is checked first.
+
+    Raises:
+        UserError, ProxyError: one sentence for what is wrong.
+    """
+    if config.model is None:
+        raise UserError("nothing to serve: give --model MODEL (a folder or a name)", 2)
+    check_model(config.model)
+    folder = DataFolder(config.data_dir or default_data_dir())
+    folder.prepare()
+    sock = bind(config.proxy.host, config.proxy.port)
+    try:
+        _warn_if_open(config.proxy.host)
+        child = None if config.collector else _collector(config, folder, ports)
+        try:
+            code = _serve_with(config, folder, sock, child, ready_file)
+        finally:
+            if child is not None and not child.stop(config.collect.shutdown_timeout_s + 10):
+                log.error("the collector had to be killed: its last records may be lost")
+    finally:
+        sock.close()
+        if ready_file is not None:
+            ready_file.unlink(missing_ok=True)
+    divert(2, folder.logs / "engine.log")  # libraries complain of leaks as the interpreter ends
+    return code
+
+
+def _collector(config: Config, folder: DataFolder, ports: ServePorts) -> CollectorChild:
+    arguments = [
+        "--store", config.store or folder.store_url,
+        "--otlp-port", str(ports.otlp), "--api-port", str(ports.api),
+    ]  # fmt: skip
+    ready = folder.logs / f"collector-{os.getpid()}.ready"
+    return start_collector(arguments, ready, folder.logs / "collector.log")
+
+
+def _serve_with(
+    config: Config,
+    folder: DataFolder,
+    sock: socket.socket,
+    child: CollectorChild | None,
+    ready_file: Path | None,
+) -> int:
+    clock = SystemClock()
+    endpoint = child.otlp_url if child is not None else (config.collector or "").rstrip("/")
+    resource = _resource(config)
+    exporter = OtlpExporter(ExportSettings(endpoint), resource, clock)
+    exporter.start()
+    engine_log = folder.logs / "engine.log"
+    print(
+        f"stagelens: starting the engine for {config.model} (its log: {engine_log})",
+        file=sys.stderr, flush=True,
+    )  # fmt: skip
+
+    async def on_ready(served_model: str) -> None:
+        _announce(sock, endpoint, child, served_model, ready_file)
+
+    try:
+        alive = _run(
+            run_embedded(
+                config.proxy, config.model or "", config.engine_flags, sock, exporter, resource,
+                clock, RandomIds(), engine_log, on_ready,
+            )
+        )  # fmt: skip
+    finally:
+        exporter.close(config.proxy.flush_timeout_s)
+    _say_losses(exporter)
+    if not alive:
+        log.error("the engine died: see its log %s", engine_log)
+    return 0 if alive else 1
+
+
+def _run(main: asyncio.Future[bool] | object) -> bool:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run(main)  # type: ignore[arg-type]
+    return bool(uvloop.run(main))
+
+
+def _resource(config: Config) -> Resource:
+    return Resource.create(
+        {
+            semconv.SERVICE_NAME: config.proxy.service_name,
+            semconv.SERVICE_VERSION: version("stagelens"),
+            semconv.SERVICE_INSTANCE_ID: uuid.uuid4().hex,
+        }
+    )
+
+
+def _announce(
+    sock: socket.socket,
+    endpoint: str,
+    child: CollectorChild | None,
+    served_model: str,
+    ready_file: Path | None,
+) -> None:
+    url = url_of(sock)
+    api = child.api_url if child is not None else ""
+    if ready_file is not None:
+        facts = {"proxy": url, "collector": endpoint, "api": api, "pid": os.getpid()}
+        write_ready(ready_file, {**facts, "model": served_model})
+    report = f"; `stagelens report --collector {api}` shows the times" if api else ""
+    print(f"stagelens: ready on {url}/v1 ({served_model}){report}", file=sys.stderr, flush=True)
+
+
+def _say_losses(exporter: OtlpExporter) -> None:
+    for kind, counts in exporter.losses().items():
+        if counts["dropped"]:
+            log.error("lost %s on the way to the collector: %s", kind, counts["dropped"])
+
+
+def _warn_if_open(host: str) -> None:
+    if host not in ("127.0.0.1", "::1", "localhost"):
+        log.warning("listening on %s, beyond this machine, and clients need no key", host)

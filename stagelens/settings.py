@@ -1,0 +1,76 @@
+"""The config file: one frozen model of everything, checked before anything starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+from collectors.settings import CollectorSettings
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from proxy.settings import ProxySettings
+from stagelens.errors import UserError
+
+
+class Config(BaseModel):
+    """A whole configuration; command-line options override the file's values."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    model: str | None = None
+    engine_flags: tuple[str, ...] = ()
+    data_dir: Path | None = None
+    store: str | None = None
+    collector: str | None = Field(default=None, description="URL of a collector that runs elsewhere")
+    proxy: ProxySettings = ProxySettings()
+    collect: CollectorSettings = CollectorSettings()
+
+
+def load_config(path: Path | None, overrides: dict[str, Any]) -> Config:
+    """The file's settings with ``overrides`` (nested, ``None`` left out) laid over them.
+
+    Raises:
+        UserError: exit code 2; the file cannot be read, is no YAML mapping, or holds
+            a key or value that the settings do not know. The key is named.
+    """
+    data: Any = {}
+    if path is not None:
+        try:
+            data = yaml.safe_load(path.read_text(encoding="utf-8"))
+        except OSError as problem:
+            raise UserError(
+                f"config file {path} cannot be read ({problem.strerror}): check the path", 2
+            ) from None
+        except (yaml.YAMLError, UnicodeDecodeError) as problem:
+            where = getattr(problem, "problem_mark", None)
+            line = f", line {where.line + 1}" if where else ""
+            raise UserError(f"config file {path}{line} is not valid YAML: mend it", 2) from None
+        if data is None:
+            data = {}
+        if not isinstance(data, dict):
+            raise UserError(f"config file {path} must be a mapping of settings (key: value)", 2)
+    try:
+        return Config.model_validate(_lay_over(data, overrides))
+    except ValidationError as problem:
+        raise UserError(_first_problem(problem, path), 2) from None
+
+
+def _lay_over(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in over.items():
+        if isinstance(value, dict):
+            inner = merged.get(key)
+            merged[key] = _lay_over(inner if isinstance(inner, dict) else {}, value)
+        elif value is not None:
+            merged[key] = value
+    return merged
+
+
+def _first_problem(problem: ValidationError, path: Path | None) -> str:
+    first = problem.errors(include_url=False)[0]
+    key = ".".join(str(part) for part in first["loc"]) or "settings"
+    source = f"config file {path}: " if path else ""
+    if first["type"] == "extra_forbidden":
+        return f"{source}unknown setting {key}: remove it or check its spelling (docs/serve.md)"
+    return f"{source}setting {key} = {first['input']!r}: {first['msg']}"
