@@ -1,0 +1,75 @@
+"""What the figures rest on, in words."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dashboards.filters import ANY_OPERATION, WITH_MODEL_CALL, Choice, Filters
+from dashboards.models.report import Slice
+from dashboards.times import to_text
+from tracer.semconv import ITL_CAP
+
+_WARM: Final[dict[Choice, str]] = {
+    "include": "Warm and cold requests are both included.",
+    "exclude": "Requests known to be warm are left out.",
+    "only": "Only requests known to be warm: cold ones, and those not known, are left out.",
+}
+_CACHED: Final[dict[Choice, str]] = {
+    "include": "Requests that hit the prefix cache are included.",
+    "exclude": "Requests known to have hit the prefix cache are left out.",
+    "only": "Only requests known to have hit the prefix cache.",
+}
+_STAGES: Final = (
+    "A stage's percentiles are over the requests that ran it (n); its share is of the E2E "
+    "time of all requests."
+)
+
+
+def assumptions(filters: Filters, overall: Slice, now_unix_ns: int) -> tuple[str, ...]:
+    """One sentence each; what is unusual in the data comes last."""
+    found = [
+        _window(filters, now_unix_ns),
+        _chosen(filters),
+        _WARM[filters.warm],
+        _CACHED[filters.cached],
+        "Percentiles are exact, from the requests themselves (linear interpolation).",
+        _STAGES,
+        "Rates and concurrency are over the window from the first start to the last end.",
+    ]
+    counts = overall.counts
+    if counts.repaired:
+        found.append(f"{counts.repaired} requests came with inconsistent stamps, mended by rule.")
+    if counts.itl_cut:
+        found.append(
+            f"{counts.itl_cut} requests have more than {ITL_CAP} gaps: ITL holds their first."
+        )
+    if counts.partition_broken:
+        found.append(
+            f"The stages of {counts.partition_broken} requests do not add up to their E2E: "
+            "another writer made them; the shares are off by as much."
+        )
+    return tuple(found)
+
+
+def _window(filters: Filters, now_unix_ns: int) -> str:
+    end = filters.until_unix_ns
+    until = to_text(now_unix_ns) + " (now)" if end is None else to_text(end)
+    if filters.since_unix_ns is None:
+        return f"Requests that began before {until}; times are in UTC."
+    return f"Requests that began from {to_text(filters.since_unix_ns)} to {until}."
+
+
+def _chosen(filters: Filters) -> str:
+    terms: list[str] = []
+    if filters.operation == WITH_MODEL_CALL:
+        terms.append("with a model call")
+    elif filters.operation != ANY_OPERATION:
+        terms.append(f"of operation {filters.operation!r}")
+    for name, values in (("model", filters.model), ("route", filters.route)):
+        if values:
+            terms.append(f"of {name} {' or '.join(map(repr, values))}")
+    if filters.run is not None:
+        terms.append(f"of run {filters.run!r}")
+    terms += [f"with tag {name}={value!r}" for name, value in filters.tags.items()]
+    status = " or ".join(filters.status) if filters.status else "any"
+    return f"Requests {', '.join([*terms, f'of {status} status'])}."

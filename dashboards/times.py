@@ -1,0 +1,89 @@
+"""Times as users write and read them; inside, a time is whole nanoseconds since 1970 UTC."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
+from typing import Final
+
+from dashboards.errors import BadValueError
+
+NS_PER_S: Final = 1_000_000_000
+LATEST_UNIX_NS: Final = 2**63 - 1
+"""2262-04-11: the last instant that fits the store's DateTime64(9)."""
+
+_UNIT_NS: Final = {
+    "ms": NS_PER_S // 1000,
+    "s": NS_PER_S,
+    "m": 60 * NS_PER_S,
+    "h": 3600 * NS_PER_S,
+    "d": 86_400 * NS_PER_S,
+    "w": 7 * 86_400 * NS_PER_S,
+}
+_AGO = re.compile(r"(\d{1,12}(?:\.\d{1,9})?)(ms|s|m|h|d|w)", re.ASCII)
+_ISO = re.compile(
+    r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?)?"
+    r"(Z|[+-]\d\d:?\d\d)?",
+    re.ASCII | re.IGNORECASE,
+)
+_RULE: Final = (
+    "give a length of time ago (90s, 30m, 1h, 2d, 1w), now, or an ISO time such as "
+    "2026-01-31T12:00:00Z (UTC unless it says otherwise)"
+)
+
+
+def parse_when(text: str, name: str, now_unix_ns: int) -> int:
+    """The instant ``text`` means: ``1h`` is an hour before ``now_unix_ns``.
+
+    An ISO time without a zone is UTC, whatever the zone of this machine.
+
+    Raises:
+        BadValueError: naming ``name``, when it is neither or lies outside 1970-2262.
+    """
+    given = text.strip()
+    if given.lower() == "now":
+        return now_unix_ns
+    if ago := _AGO.fullmatch(given):
+        found = now_unix_ns - int(Decimal(ago[1]) * _UNIT_NS[ago[2]])
+    elif iso := _ISO.fullmatch(given):
+        found = _from_iso(iso, text, name)
+    else:
+        raise BadValueError(f"{name} {text!r} is not a time: {_RULE}")
+    if not 0 <= found <= LATEST_UNIX_NS:
+        raise BadValueError(f"{name} {text!r} lies outside 1970 to 2262: {_RULE}")
+    return found
+
+
+def _from_iso(parts: re.Match[str], text: str, name: str) -> int:
+    day, minute, second, fraction, zone = parts.groups()
+    try:
+        moment = datetime.fromisoformat(f"{day}T{minute or '00:00'}:{second or '00'}")
+        moment = moment.replace(tzinfo=_zone(zone))
+    except ValueError as error:
+        raise BadValueError(f"{name} {text!r} is no real date or time: {_RULE}") from error
+    whole = (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(seconds=1)
+    return whole * NS_PER_S + int((fraction or "").ljust(9, "0"))
+
+
+def _zone(text: str | None) -> timezone:
+    if text is None or text.upper() == "Z":
+        return UTC
+    digits = text[1:].replace(":", "")
+    hours, minutes = int(digits[:2]), int(digits[2:])
+    if minutes > 59:
+        raise ValueError(text)
+    offset = timedelta(hours=hours, minutes=minutes)
+    return timezone(-offset if text[0] == "-" else offset)
+
+
+def to_iso(unix_ns: int) -> str:
+    """``2026-01-01T12:00:00.000000001Z``: exact, and read back by :func:`parse_when`."""
+    seconds, fraction = divmod(unix_ns, NS_PER_S)
+    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{fraction:09d}Z"
+
+
+def to_text(unix_ns: int) -> str:
+    """``2026-01-01 12:00:00 UTC``, for people; cut to the second."""
+    return to_iso(unix_ns)[:19].replace("T", " ") + " UTC"
