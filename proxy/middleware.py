@@ -24,6 +24,8 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 ERROR_BODY_LIMIT = 64 * 1024
+ABANDON_AFTER_S = 0.5
+"""How long an application may take to notice by itself that its client has left."""
 TRACE_ID_HEADER = b"x-stagelens-trace-id"
 
 
@@ -48,12 +50,15 @@ class TraceMiddleware:
         )
         exchange = _Exchange(live, marks, receive, send, self._clock, self._settings)
         token = CURRENT.set(live)
+        marks.on_lost = exchange.abandon_later
         try:
             await self._run(scope, exchange)
         finally:
+            marks.on_lost = None
             CURRENT.reset(token)
             exchange.note_end(scope)
             self._recorder.close(live)
+            live.cancel_calls()
 
     async def _run(self, scope: Scope, exchange: _Exchange) -> None:
         live = exchange.live
@@ -67,6 +72,9 @@ class TraceMiddleware:
             live.failure = "timeout"
             await exchange.send_timeout(self._settings.request_timeout_s or 0.0)
         except asyncio.CancelledError:
+            if exchange.abandoned:
+                exchange.task.uncancel()
+                return
             live.cancelled_by = "shutdown" if self._recorder.shutting_down else "cancelled"
             raise
         except Exception as problem:
@@ -95,6 +103,20 @@ class _Exchange:
         self._settings = settings
         self._error_body: bytearray | None = None
         self._started = False
+        task = asyncio.current_task()
+        assert task is not None, "ASGI applications run in a task"
+        self.task = task
+        self.abandoned = False
+        self._ended = False
+
+    def abandon_later(self) -> None:
+        """The client is gone: the application may end by itself, and is cancelled if it does not."""
+        self.task.get_loop().call_later(ABANDON_AFTER_S, self._abandon)
+
+    def _abandon(self) -> None:
+        if not self.task.done() and self.live.done_mono_ns is None and not self._ended:
+            self.abandoned = True
+            self.task.cancel()
 
     async def receive(self) -> Message:
         message = await self._receive()
@@ -145,6 +167,7 @@ class _Exchange:
 
     def note_end(self, scope: Scope) -> None:
         """Last marks: the matched route, and a connection that broke unseen by the application."""
+        self._ended = True
         route = scope.get("route")
         self.live.route = getattr(route, "path", "") or ""
         lost = self._connection.lost_mono_ns

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from tracer.clock import Clock, SystemClock
@@ -13,11 +15,19 @@ EXTENSION = "stagelens.connection"
 class ConnectionMarks:
     """When a request's first byte was read, and when its connection broke, if it did."""
 
-    __slots__ = ("first_byte_mono_ns", "lost_mono_ns")
+    __slots__ = ("first_byte_mono_ns", "lost_mono_ns", "on_lost")
 
     def __init__(self, first_byte_mono_ns: int) -> None:
         self.first_byte_mono_ns = first_byte_mono_ns
         self.lost_mono_ns: int | None = None
+        self.on_lost: Callable[[], None] | None = None
+
+    def lose(self, mono_ns: int) -> None:
+        """The connection is gone; told once."""
+        if self.lost_mono_ns is None:
+            self.lost_mono_ns = mono_ns
+            if self.on_lost is not None:
+                self.on_lost()
 
 
 class StampingProtocol(HttpToolsProtocol):
@@ -41,6 +51,6 @@ class StampingProtocol(HttpToolsProtocol):
         self.scope["extensions"] = {EXTENSION: self._marks}  # type: ignore[dict-item]
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._marks is not None and self._marks.lost_mono_ns is None:
-            self._marks.lost_mono_ns = self.clock.mono_ns()
         super().connection_lost(exc)
+        if self._marks is not None:
+            self._marks.lose(self.clock.mono_ns())

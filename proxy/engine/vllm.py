@@ -13,6 +13,7 @@ What is relied on, and held by ``tests/contract/proxy/test_vllm_contract.py``:
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
@@ -94,6 +95,8 @@ class EngineTap:
                 model=self._model_of(kwargs),
             )
             _note_params(call, _argument(args, kwargs, 1, "sampling_params"))
+            task = asyncio.current_task()
+            call.cancel = task.cancel if task is not None else None
             live.calls.append(call)
             try:
                 async for output in inner:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tracer.semconv import ITL_CAP
@@ -72,6 +73,7 @@ class EngineCall:
     finish_reasons: dict[int, str] = field(default_factory=dict)
     preemptions: list[Preemption] = field(default_factory=list)
     repairs: list[str] = field(default_factory=list)
+    cancel: Callable[[], object] | None = None
 
     def choice(self, index: int) -> ChoiceMarks:
         return self.choices.setdefault(index, ChoiceMarks())

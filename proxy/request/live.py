@@ -47,6 +47,12 @@ class LiveRequest:
         """Tokens the engine has made for this request; None where nobody counts them."""
         return sum(c.output_tokens for c in self.calls) if self.calls else None
 
+    def cancel_calls(self) -> None:
+        """Stop model calls that outlive their request: a cancelled handler may leave them behind."""
+        for call in self.calls:
+            if call.ended_mono_ns is None and call.cancel is not None:
+                call.cancel()
+
     def finish(self, end_mono_ns: int, source: str) -> RequestRecord:
         """The record of this request, ended now; call it once."""
         end = max(self.done_mono_ns or end_mono_ns, self.start_mono_ns)

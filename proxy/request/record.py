@@ -151,7 +151,7 @@ def _deliver(
     end = marks.end_mono_ns
     if not marks.calls:
         begun = marks.response_mono_ns
-        return StageInterval(Stage.DELIVER, begun, end) if begun is not None else None
+        return None if begun is None else StageInterval(Stage.DELIVER, min(begun, end), end)
     if not all(call.finished for call in marks.calls):
         return None
     ends = [i.end_ns for _, s in stages for i in s.intervals()]
