@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 
 class DashboardError(Exception):
     """A question that got no answer; ``str()`` names the thing, the rule and the way out."""
@@ -21,3 +23,12 @@ class AmbiguousError(DashboardError):
 
 class UnavailableError(DashboardError):
     """The store or the collector gave no answer (exit 1, HTTP 503)."""
+
+
+KINDS: Final[dict[type[DashboardError], tuple[str, int]]] = {
+    BadValueError: ("bad_value", 400),
+    NotStoredError: ("not_stored", 404),
+    AmbiguousError: ("ambiguous", 409),
+    UnavailableError: ("unavailable", 503),
+}
+"""Each error's name on the wire and its HTTP status."""

@@ -38,7 +38,7 @@ _COUNTS: Final = (
     "countIf(Stream) AS streamed",
     "countIf(Preemptions > 0) AS preempted_requests",
     "countIf(notEmpty(Repairs)) AS repaired",
-    f"countIf(length(ItlNs) >= {ITL_CAP} AND OutputTokens > length(ItlNs) + 1) AS itl_cut",
+    f"countIf(length(ItlNs) >= {ITL_CAP} AND OutputTokens > length(ItlNs) + greatest(Choices, 1)) AS itl_cut",
     f"countIf({SUM_OF_STAGES} != E2ENs) AS partition_broken",
 )
 _ACTIVITY: Final = (
@@ -60,7 +60,7 @@ _SUMS: Final = tuple(
 )
 _READ_COLUMNS: Final = (
     "toUnixTimestamp64Nano(Timestamp) AS StartNs",
-    *("Status", "ErrorType", "Stream", "Warm", "ColdReason", "Repairs", "StageCounts"),
+    *("Status", "ErrorType", "Stream", "Choices", "Warm", "ColdReason", "Repairs", "StageCounts"),
     *("E2ENs", "HandoffNs", "PreemptedNs", "Preemptions", *STAGE_COLUMNS.values()),
     *("FirstChunkNs", "FirstTokenNs", "FirstAnswerNs", "TpotNs", "ItlNs", "ItlKind"),
     *("InputTokens", "OutputTokens", "CachedTokens"),

@@ -97,7 +97,10 @@ class HandStore:
     def empty(self) -> None:
         for name, ddl in TABLES.items():
             if ddl.startswith("CREATE TABLE"):
-                self._client.command(f"TRUNCATE TABLE {self.database}.{name}")
+                self.truncate(name)
+
+    def truncate(self, table: str) -> None:
+        self._client.command(f"TRUNCATE TABLE {self.database}.{table}")
 
     def insert(self, table: str, rows: list[dict[str, object]]) -> None:
         body = "\n".join(json.dumps(row) for row in rows).encode()

@@ -1,0 +1,134 @@
+"""Answers from a collector that runs elsewhere, over its HTTP API."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+from collections.abc import Sequence
+from http.client import HTTPException
+from typing import Final, TypeVar
+from urllib.error import HTTPError, URLError
+from urllib.parse import quote, urlencode, urlsplit
+from urllib.request import OpenerDirector, ProxyHandler, build_opener
+
+from pydantic import BaseModel, ValidationError
+
+from dashboards.errors import KINDS, BadValueError, DashboardError, UnavailableError
+from dashboards.filters import Filters, to_query
+from dashboards.models.report import Report
+from dashboards.models.status import Health, Status
+from dashboards.models.trace import Requests, Trace
+
+M = TypeVar("M", bound=BaseModel)
+MOST_BYTES: Final = 256 * 1024 * 1024
+_ERRORS: Final = {kind: error for error, (kind, _) in KINDS.items()}
+
+
+class CollectorClient:
+    """A :class:`dashboards.source.Source` over HTTP; ``url`` is the API's (port 8090).
+
+    Raises:
+        BadValueError: ``url`` is no http(s) address, or the collector refused a value.
+        UnavailableError: nothing answers there in ``timeout_s``, or not as this API.
+    """
+
+    def __init__(self, url: str, timeout_s: float = 60.0) -> None:
+        self._url = _checked(url)
+        self._timeout_s = timeout_s
+        self._opener = _opener(self._url)
+
+    def report(self, filters: Filters, by: Sequence[str] = ()) -> Report:
+        pairs = [*to_query(filters), *(("by", name) for name in by)]
+        return self._get("/report", pairs, Report)
+
+    def trace(self, trace_id: str) -> Trace:
+        return self._get(f"/traces/{quote(trace_id, safe='')}", [], Trace)
+
+    def requests(self, filters: Filters, *, sort: str = "start", limit: int = 20) -> Requests:
+        pairs = [*to_query(filters), ("sort", sort), ("limit", str(limit))]
+        return self._get("/requests", pairs, Requests)
+
+    def status(self) -> Status:
+        return self._get("/status", [], Status)
+
+    def health(self) -> Health:
+        return self._get("/health", [], Health)
+
+    def _get(self, path: str, pairs: Sequence[tuple[str, str]], model: type[M]) -> M:
+        query = f"?{urlencode(pairs)}" if pairs else ""
+        body = self._read(f"{self._url}/api/v1{path}{query}")
+        try:
+            return model.model_validate_json(body)
+        except ValidationError as error:
+            raise UnavailableError(self._stranger("another kind of answer")) from error
+
+    def _read(self, url: str) -> bytes:
+        try:
+            with self._opener.open(url, timeout=self._timeout_s) as reply:
+                body: bytes = reply.read(MOST_BYTES + 1)
+        except HTTPError as error:
+            with error:
+                raise self._refusal(error.code, error.read(65_536)) from error
+        except TimeoutError as error:
+            raise UnavailableError(self._late()) from error
+        except URLError as error:
+            if isinstance(error.reason, TimeoutError):
+                raise UnavailableError(self._late()) from error
+            raise UnavailableError(self._silent(error.reason)) from error
+        except (OSError, HTTPException) as error:
+            raise UnavailableError(self._silent(error)) from error
+        if len(body) > MOST_BYTES:
+            raise UnavailableError(
+                f"the answer of {self._url} is larger than {MOST_BYTES >> 20} MiB: choose fewer "
+                "requests"
+            )
+        return body
+
+    def _refusal(self, code: int, body: bytes) -> DashboardError:
+        try:
+            told = json.loads(body)
+            return _ERRORS[told["error"]](str(told["detail"]))
+        except (ValueError, KeyError, TypeError):
+            return UnavailableError(self._stranger(f"HTTP {code}"))
+
+    def _silent(self, reason: object) -> str:
+        return (
+            f"no collector answers at {self._url} ({reason}): start one with `stagelens collect` "
+            "or `stagelens serve`, or name a store with --store"
+        )
+
+    def _late(self) -> str:
+        return (
+            f"the collector at {self._url} did not answer within {self._timeout_s:g} s: choose "
+            "fewer requests, or ask again when it is less busy"
+        )
+
+    def _stranger(self, what: str) -> str:
+        return (
+            f"{self._url} is not the API of a Stagelens collector of this version ({what}): give "
+            "the address of its API, by default port 8090"
+        )
+
+
+def _checked(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        known = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+    except ValueError:
+        known = False
+    if not known:
+        raise BadValueError(
+            f"collector {url!r} is not an address: write it as http://HOST:PORT, "
+            "for instance http://127.0.0.1:8090"
+        )
+    return url.rstrip("/")
+
+
+def _opener(url: str) -> OpenerDirector:
+    """An opener that never sends a question about this machine through a web proxy."""
+    host = urlsplit(url).hostname or ""
+    try:
+        local = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        local = host == "localhost"
+    return build_opener(ProxyHandler({})) if local else build_opener()

@@ -1,0 +1,88 @@
+"""Lists of single requests: the latest, the slowest."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dashboards.errors import BadValueError
+from dashboards.filters import Filters, where
+from dashboards.models.trace import Requests, RequestSummary
+from dashboards.queries.base import QueryLimits, QueryStore, Row, run
+from dashboards.queries.measures import STAGE_COLUMNS
+
+MOST_REQUESTS: Final = 1000
+SORTS: Final = {
+    "start": "StartNs DESC",
+    "e2e": "E2ENs DESC, StartNs DESC",
+    "ttft": "FirstTokenNs DESC NULLS LAST, StartNs DESC",
+}
+_COLUMNS: Final = (
+    "toUnixTimestamp64Nano(Timestamp) AS StartNs",
+    *("TraceId", "SpanId", "Model", "Operation", "Route", "Status", "HttpStatus", "ErrorType"),
+    *("E2ENs", "FirstTokenNs", "InputTokens", "OutputTokens", "CachedTokens", "Warm"),
+    *STAGE_COLUMNS.values(),
+)
+
+
+def requests(
+    store: QueryStore,
+    filters: Filters,
+    *,
+    sort: str = "start",
+    limit: int = 20,
+    limits: QueryLimits | None = None,
+) -> Requests:
+    """The first ``limit`` of the chosen requests: latest, or slowest by e2e or ttft, first.
+
+    Raises:
+        BadValueError: ``sort`` is not known, ``limit`` not in 1..1000.
+        UnavailableError: the store gave no answer.
+    """
+    if sort not in SORTS:
+        raise BadValueError(f"sort {sort!r} is not known: it is one of {', '.join(SORTS)}")
+    if not 1 <= limit <= MOST_REQUESTS:
+        raise BadValueError(f"limit {limit} is out of range: give 1 to {MOST_REQUESTS}")
+    picked = where(filters)
+    chosen = f"FROM {{database:Identifier}}.requests WHERE {picked.sql}"
+    order = f"ORDER BY {SORTS[sort]}, TraceId, SpanId LIMIT {limit:d}"
+    bound = limits or QueryLimits()
+    rows = run(
+        store, " ".join(("SELECT", ", ".join(_COLUMNS), chosen, order)), picked.params, bound
+    )
+    total = run(store, f"SELECT count() AS total {chosen}", picked.params, bound)
+    return Requests(
+        sort=sort,
+        limit=limit,
+        total=int(total[0]["total"]),
+        requests=tuple(_summary(row) for row in rows),
+    )
+
+
+def slowest(
+    store: QueryStore, filters: Filters, *, limit: int = 10, limits: QueryLimits | None = None
+) -> Requests:
+    """The chosen requests with the longest E2E."""
+    return requests(store, filters, sort="e2e", limit=limit, limits=limits)
+
+
+def _summary(row: Row) -> RequestSummary:
+    longest = max(STAGE_COLUMNS, key=lambda stage: int(row[STAGE_COLUMNS[stage]]))
+    return RequestSummary(
+        trace_id=row["TraceId"],
+        span_id=row["SpanId"],
+        start_unix_ns=row["StartNs"],
+        model=row["Model"],
+        operation=row["Operation"],
+        route=row["Route"],
+        status=row["Status"],
+        http_status=row["HttpStatus"] or None,
+        error_type=row["ErrorType"] or None,
+        e2e_ns=row["E2ENs"],
+        ttft_ns=row["FirstTokenNs"],
+        input_tokens=row["InputTokens"],
+        output_tokens=row["OutputTokens"],
+        cached_tokens=row["CachedTokens"],
+        warm=row["Warm"],
+        longest_stage=str(longest),
+        longest_stage_ns=row[STAGE_COLUMNS[longest]],
+    )

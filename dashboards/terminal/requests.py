@@ -1,0 +1,50 @@
+"""A list of requests on a terminal of 80 columns or more."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rich.console import Console
+from rich.text import Text
+
+from dashboards.models.trace import Requests, RequestSummary
+from dashboards.terminal.figures import NARROWEST, plain_table
+from dashboards.terminal.stage_style import colour
+from dashboards.terminal.text import fit, in_unit, is_ascii, number, unit_for
+from dashboards.times import to_iso
+
+_WHOLE_IDS_FROM: Final = 115
+
+
+def render_requests(found: Requests, console: Console) -> None:
+    """Print the list; ids are cut on a narrow console, and still are enough for ``trace``."""
+    width = max(console.width, NARROWEST)
+    wide = width >= _WHOLE_IDS_FROM
+    ascii_only = is_ascii(console)
+    unit = unit_for(one.e2e_ns for one in found.requests)
+    table = plain_table(width)
+    table.add_column(Text("start (UTC)"), no_wrap=True)
+    table.add_column(Text("trace"), no_wrap=True)
+    table.add_column(Text("status"), no_wrap=True, max_width=9)
+    for head in (f"E2E {unit.name}", f"TTFT {unit.name}", "in", "out"):
+        table.add_column(Text(head), justify="right", no_wrap=True)
+    table.add_column(Text("longest stage"), no_wrap=True, min_width=13)
+    for one in found.requests:
+        start = to_iso(one.start_unix_ns)
+        table.add_row(
+            Text(start[:23].replace("T", " ") if wide else start[11:23]),
+            Text(fit(one.trace_id if wide else one.trace_id[:16], 32, ascii_only=ascii_only)),
+            Text(fit(one.status, 9, ascii_only=ascii_only), "" if one.status == "ok" else "red"),
+            Text(in_unit(one.e2e_ns, unit)),
+            Text(in_unit(one.ttft_ns, unit)),
+            Text(number(one.input_tokens)),
+            Text(number(one.output_tokens)),
+            _longest(one),
+        )
+    shown = f"{number(len(found.requests))} of {number(found.total)} requests, by {found.sort}"
+    console.print(table, Text(shown, "dim"), sep="\n")
+
+
+def _longest(one: RequestSummary) -> Text:
+    share = f" {one.longest_stage_ns / one.e2e_ns:.0%}" if one.e2e_ns else ""
+    return Text(f"{one.longest_stage}{share}", colour(one.longest_stage))

@@ -1,0 +1,132 @@
+"""Small pieces of text: safe strings, durations, numbers, shares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console
+
+NO_DATA: Final = "-"
+
+
+def safe(text: str) -> str:
+    """``text`` on one line with nothing in it that a terminal could obey.
+
+    Control characters, line ends, direction marks, lone surrogates and all else that
+    is not printable are shown as ``\\x1b``, ``\\n``, ``\\u202e``. The result still is
+    no rich markup: put it into a ``Text``, never into a plain string.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        one if one.isprintable() else one.encode("unicode_escape").decode() for one in text
+    )
+
+
+def shown(text: str, *, ascii_only: bool) -> str:
+    """``text`` made safe, and in ASCII where the console has no more."""
+    found = safe(text)
+    return found.encode("ascii", "backslashreplace").decode() if ascii_only else found
+
+
+def fit(text: str, width: int, *, ascii_only: bool = False) -> str:
+    """``text`` made safe, cut to ``width`` cells (with an ellipsis) and no wider."""
+    whole = shown(text, ascii_only=ascii_only)
+    if cell_len(whole) <= width:
+        return whole
+    mark = ".." if ascii_only else "…"
+    return set_cell_size(whole, max(width - len(mark), 0)) + mark[: max(width, 0)]
+
+
+def is_ascii(console: Console) -> bool:
+    """Whether ``console`` can show ASCII alone."""
+    return not console.encoding.lower().startswith("utf")
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A unit of time for a column."""
+
+    name: str
+    ns: int
+
+
+MS: Final = Unit("ms", 1_000_000)
+SECONDS: Final = Unit("s", 1_000_000_000)
+_TABLE_SECONDS_FROM_NS: Final = 100 * SECONDS.ns
+
+
+def unit_for(values_ns: Iterable[float | None]) -> Unit:
+    """Seconds for times that reach 100 s, else milliseconds: at most five digits of either."""
+    reach = max((value or 0 for value in values_ns), default=0)
+    return SECONDS if reach >= _TABLE_SECONDS_FROM_NS else MS
+
+
+def in_unit(ns: float | None, unit: Unit) -> str:
+    """``ns`` in ``unit``, three digits or more; a small time is never shown as 0."""
+    if ns is None:
+        return NO_DATA
+    value = ns / unit.ns
+    if value == 0:
+        return "0"
+    if value < 0.0001:
+        return "<0.0001"
+    for least, digits in ((99.95, 0), (9.995, 1), (0.9995, 2), (0.09995, 3)):
+        if value >= least:
+            return f"{value:,.{digits}f}"
+    return f"{value:.4f}"
+
+
+def duration(ns: float | None) -> str:
+    """``ns`` with its own unit, for running text."""
+    if ns is None:
+        return "no data"
+    unit = SECONDS if ns >= SECONDS.ns else MS
+    return f"{in_unit(ns, unit)} {unit.name}"
+
+
+def exact_ms(ns: int) -> str:
+    """``ns`` in milliseconds with three decimals, for aligned columns."""
+    return f"{ns / MS.ns:,.3f}"
+
+
+def rate(value: float | None) -> str:
+    """A rate with three digits, or what says there is none."""
+    if value is None:
+        return "no data"
+    for least, digits in ((100, 0), (10, 1), (1, 2)):
+        if value >= least:
+            return f"{value:,.{digits}f}"
+    return f"{value:.3g}"
+
+
+def number(value: int | None) -> str:
+    """A count: whole up to a million, then in millions."""
+    if value is None:
+        return NO_DATA
+    return f"{value:,}" if value < 1_000_000 else f"{value / 1e6:.2f}M"
+
+
+def apportion(shares: Sequence[float], places: int) -> list[int]:
+    """``places`` dealt out by ``shares`` so that they add up (largest remainder first).
+
+    ``shares`` that do not add up to 1 are rounded one by one instead.
+    """
+    if abs(sum(shares) - 1) > 1e-6:
+        return [round(share * places) for share in shares]
+    dealt = [int(share * places) for share in shares]
+    order = sorted(range(len(shares)), key=lambda i: dealt[i] - shares[i] * places)
+    for i in order[: places - sum(dealt)]:
+        dealt[i] += 1
+    return dealt
+
+
+def percents(shares: Sequence[float | None]) -> list[str]:
+    """Shares as percent with one decimal, which add up to 100.0 when the shares do to 1."""
+    if any(share is None for share in shares):
+        return [NO_DATA] * len(shares)
+    whole = [share or 0.0 for share in shares]
+    return [f"{tenths / 10:.1f}" for tenths in apportion(whole, 1000)]

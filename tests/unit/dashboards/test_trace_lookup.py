@@ -1,0 +1,201 @@
+"""One trace by its id."""
+
+from __future__ import annotations
+
+import pytest
+
+from dashboards.errors import AmbiguousError, BadValueError, NotStoredError, UnavailableError
+from dashboards.queries import trace as trace_module
+from dashboards.queries.trace import trace
+from tracer import semconv
+
+BASE = 1_767_268_800_000_000_000
+ONE = "ab" * 16
+TWO = "abab" + "cd" * 14
+
+
+def span(name, span_id, parent, start, duration, trace_id=ONE, **columns):
+    return {
+        "TraceId": trace_id,
+        "SpanId": span_id,
+        "ParentSpanId": parent,
+        "SpanName": name,
+        "start": start,
+        "duration": duration,
+        **columns,
+    }
+
+
+def stage(name, span_id, parent, start, duration, **columns):
+    return span(
+        name, span_id, parent, start, duration, SpanAttributes={semconv.STAGE: name}, **columns
+    )
+
+
+def one_request(store):
+    store.requests(
+        {
+            "TraceId": ONE,
+            "SpanId": "r",
+            "start": 7,
+            "prompt": 10,
+            "HandoffNs": 4,
+            "queue": 20,
+            "decode": 31,
+            "PreemptedNs": 5,
+            "Preemptions": 2,
+            "FirstTokenNs": 30,
+            "ItlNs": [3, 9, 4],
+            "ItlKind": "token",
+            "InputTokens": 12,
+            "CachedTokens": 8,
+            "OutputTokens": 4,
+            "InFlight": 3,
+            "Warm": False,
+            "ColdReason": "compile",
+            "Repairs": ["late_token"],
+            "Tags": {"run": "x"},
+        }
+    )
+    store.spans(
+        span("POST /v1", "r", "", 7, 61, SpanKind="Server"),
+        span("chat m", "c", "r", 13, 55, StatusCode="Error", StatusMessage="boom"),
+        stage("prompt", "p", "r", 7, 10),
+        stage("queue", "q", "c", 17, 20),
+        stage(
+            "decode",
+            "d",
+            "c",
+            37,
+            31,
+            **{
+                "Events.Timestamp": ["2026-01-01 12:00:00.000000040"],
+                "Events.Name": ["preempted"],
+                "Events.Attributes": [{"a": "b"}],
+            },
+        ),
+    )
+
+
+def test_spans_stand_in_their_tree_with_exact_offsets(store):
+    """Offsets are nanoseconds from the root's start, lengths those stored."""
+    one_request(store)
+    found = trace(store, ONE)
+    assert [(s.depth, s.name, s.offset_ns, s.duration_ns, s.stage) for s in found.spans] == [
+        (0, "POST /v1", 0, 61, None),
+        (1, "prompt", 0, 10, "prompt"),
+        (1, "chat m", 6, 55, None),
+        (2, "queue", 10, 20, "queue"),
+        (2, "decode", 30, 31, "decode"),
+    ]
+    assert (found.start_unix_ns, found.duration_ns, found.spans_left_out) == (BASE + 7, 61, 0)
+    failed = found.spans[2]
+    assert (failed.status, failed.status_message) == ("Error", "boom")
+    (event,) = found.spans[4].events
+    assert (event.name, event.offset_ns, event.attributes) == ("preempted", 33, {"a": "b"})
+
+
+def test_the_record_stands_beside_the_spans(store):
+    """All of the request's own figures are there, no data as None."""
+    one_request(store)
+    (record,) = trace(store, ONE).requests
+    assert (record.offset_ns, record.e2e_ns, record.stages_sum_ns) == (0, 61, 61)
+    stages = {one.stage: (one.ns, one.count, one.part_of) for one in record.stages}
+    assert stages["prompt"] == (10, 1, None)
+    assert stages["handoff"] == (4, 1, "prompt")
+    assert stages["decode"] == (31, 1, None)
+    assert stages["preempted"] == (5, 2, "decode")
+    assert stages["tool"] == (0, 0, None)
+    assert (record.ttft_ns, record.first_chunk_ns, record.tpot_ns) == (30, None, None)
+    assert (record.itl_n, record.itl_max_ns, record.itl_kind) == (3, 9, "token")
+    assert (record.input_tokens, record.cached_tokens, record.reasoning_tokens) == (12, 8, None)
+    assert (record.in_flight, record.running, record.waiting) == (3, None, None)
+    assert (record.warm, record.cold_reason, record.repairs) == (False, "compile", ("late_token",))
+    assert (record.http_status, record.error_type, record.tags) == (200, None, {"run": "x"})
+
+
+@pytest.mark.parametrize("given", [ONE, ONE.upper(), f" {ONE} ", "ababa", "ABABAB"])
+def test_an_id_or_its_unique_beginning_finds_the_trace(store, given):
+    """Case and spaces do not matter, and the first digits are enough."""
+    store.spans(span("a", "1", "", 0, 1), span("b", "1", "", 0, 1, trace_id=TWO))
+    assert trace(store, given).trace_id == ONE
+
+
+def test_a_beginning_of_several_traces_lists_them(store):
+    """The sentence names the candidates and asks for more digits."""
+    store.spans(span("a", "1", "", 0, 1), span("b", "1", "", 0, 1, trace_id=TWO))
+    with pytest.raises(AmbiguousError) as caught:
+        trace(store, "abab")
+    assert f"begins several traces ({ONE}, {TWO}): give more digits" in str(caught.value)
+
+
+def test_many_candidates_are_not_all_listed(store):
+    """A short beginning of very many traces gives a short sentence."""
+    store.spans(*(span("a", "1", "", 0, 1, trace_id=f"abab{i:028x}") for i in range(9)))
+    with pytest.raises(AmbiguousError) as caught:
+        trace(store, "abab")
+    assert " and more): give more digits" in str(caught.value)
+    assert len(str(caught.value)) < 300
+
+
+def test_no_such_trace_is_one_sentence(store):
+    """Nothing stored under an id is told with what to check."""
+    with pytest.raises(NotStoredError, match="no trace 'ffffff' is stored: check the id"):
+        trace(store, "ffffff")
+
+
+@pytest.mark.parametrize(
+    "given", ["", "abc", "xyz12345", "a" * 33, "ab%", "' OR 1=1 --", "abab' OR ''='", "ａｂａｂ"]
+)
+def test_what_is_no_id_is_told_so(store, given):
+    """Only hexadecimal digits ever reach the store."""
+    with pytest.raises(BadValueError, match="trace id"):
+        trace(store, given)
+
+
+def test_a_trace_without_the_look_up_table_is_found_too(store):
+    """Rows that another writer stored without the view are searched for directly."""
+    store.spans(span("a", "1", "", 0, 1))
+    store.truncate("otel_traces_trace_id_ts")
+    assert trace(store, "abab").spans[0].name == "a"
+
+
+def test_spans_over_days_are_all_found(store):
+    """The time bounds of the search come from the trace itself."""
+    day = 86_400 * 10**9
+    store.spans(span("a", "1", "", 0, 3 * day), span("b", "2", "1", 2 * day + 5, 1))
+    assert [s.offset_ns for s in trace(store, ONE).spans] == [0, 2 * day + 5]
+
+
+def test_spans_beyond_the_limit_are_counted(store, monkeypatch):
+    """A huge trace is cut, and says by how much."""
+    monkeypatch.setattr(trace_module, "MOST_SPANS", 3)
+    store.spans(*(span("s", str(i), "", i, 1) for i in range(5)))
+    found = trace(store, ONE)
+    assert (len(found.spans), found.spans_left_out) == (3, 2)
+
+
+def test_huge_values_are_cut(store):
+    """An attribute with a whole prompt in it does not fill the answer."""
+    store.spans(span("a", "1", "", 0, 1, SpanAttributes={"prompt": "é" * 9000}))
+    (one,) = trace(store, ONE).spans
+    assert one.attributes["prompt"] == "é" * 4096
+
+
+def test_two_requests_of_one_trace_have_a_record_each(store):
+    """An agent's calls under one trace id are told apart, in order of time."""
+    store.requests(
+        {"TraceId": ONE, "SpanId": "2", "start": 50, "decode": 5},
+        {"TraceId": ONE, "SpanId": "1", "start": 0, "decode": 5},
+    )
+    store.spans(span("a", "1", "agent", 0, 5), span("b", "2", "agent", 50, 5))
+    found = trace(store, ONE)
+    assert [(r.span_id, r.offset_ns) for r in found.requests] == [("1", 0), ("2", 50)]
+    assert all(s.orphan for s in found.spans)
+
+
+def test_a_store_without_tables_is_told_so(store):
+    """The sentence says what makes the tables."""
+    store.database = "nothing_here"
+    with pytest.raises(UnavailableError, match="start a collector on this store once"):
+        trace(store, ONE)
