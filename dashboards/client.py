@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from http.client import HTTPException
 from typing import Final, TypeVar
 from urllib.error import HTTPError, URLError
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import urlencode, urlsplit
 from urllib.request import OpenerDirector, ProxyHandler, build_opener
 
 from pydantic import BaseModel, ValidationError
@@ -18,6 +18,7 @@ from dashboards.filters import Filters, to_query
 from dashboards.models.report import Report
 from dashboards.models.status import Health, Status
 from dashboards.models.trace import Requests, Trace
+from dashboards.queries.trace import parse_trace_id
 
 M = TypeVar("M", bound=BaseModel)
 MOST_BYTES: Final = 256 * 1024 * 1024
@@ -42,7 +43,7 @@ class CollectorClient:
         return self._get("/report", pairs, Report)
 
     def trace(self, trace_id: str) -> Trace:
-        return self._get(f"/traces/{quote(trace_id, safe='')}", [], Trace)
+        return self._get(f"/traces/{parse_trace_id(trace_id)}", [], Trace)
 
     def requests(self, filters: Filters, *, sort: str = "start", limit: int = 20) -> Requests:
         pairs = [*to_query(filters), ("sort", sort), ("limit", str(limit))]

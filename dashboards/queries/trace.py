@@ -76,7 +76,7 @@ def trace(store: QueryStore, trace_id: str, limits: QueryLimits | None = None) -
         UnavailableError: the store gave no answer.
     """
     bound = limits or QueryLimits()
-    place = _find(store, _checked(trace_id), bound)
+    place = _find(store, parse_trace_id(trace_id), bound)
     params: dict[str, object] = {
         "id": place.trace_id,
         "first": place.first_unix_s * NS_PER_S,
@@ -102,7 +102,12 @@ def trace(store: QueryStore, trace_id: str, limits: QueryLimits | None = None) -
     )
 
 
-def _checked(text: str) -> str:
+def parse_trace_id(text: str) -> str:
+    """The digits of an id or of its beginning, in lower case.
+
+    Raises:
+        BadValueError: it is neither.
+    """
     digits = text.strip().lower()
     if not re.fullmatch(r"[0-9a-f]+", digits) or len(digits) > ID_DIGITS:
         raise BadValueError(
