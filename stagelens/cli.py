@@ -103,7 +103,6 @@ def collect(
     import asyncio
 
     from collectors.store.url import StoreUrl
-
     from stagelens.collecting import run_collector
     from stagelens.paths import DataFolder, default_data_dir
     from stagelens.settings import load_config

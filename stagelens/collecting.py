@@ -11,13 +11,13 @@ import sys
 from pathlib import Path
 
 import uvicorn
+
 from collectors.app import Receiver, build_receiver
 from collectors.settings import CollectorSettings
 from collectors.store.client import Store, open_store
 from collectors.store.migrate import migrate
 from collectors.store.url import StoreUrl
 from dashboards.api import build_api
-
 from proxy.server import bind, url_of
 from stagelens.ready import write_ready
 from tracer.clock import SystemClock

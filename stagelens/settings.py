@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from collectors.settings import CollectorSettings
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from collectors.settings import CollectorSettings
 from proxy.settings import ProxySettings
 from stagelens.errors import UserError
 
@@ -22,7 +22,7 @@ class Config(BaseModel):
     engine_flags: tuple[str, ...] = ()
     data_dir: Path | None = None
     store: str | None = None
-    collector: str | None = Field(default=None, description="URL of a collector that runs elsewhere")
+    collector: str | None = Field(default=None, description="a collector that runs elsewhere")
     proxy: ProxySettings = ProxySettings()
     collect: CollectorSettings = CollectorSettings()
 

@@ -1,0 +1,1 @@
+"""Receiving OTLP: bodies in, checked rows out, and an honest answer."""

@@ -1,0 +1,189 @@
+"""OTLP/HTTP as a pure ASGI application.
+
+Answers follow the OTLP specification: 200 with what was rejected, 400 and 413 for
+bodies that must not be sent again, 503 with Retry-After where sending again helps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass
+from typing import Any
+
+from google.protobuf.message import Message
+from google.rpc.status_pb2 import Status
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import (
+    ExportLogsServiceRequest,
+    ExportLogsServiceResponse,
+)
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceRequest,
+    ExportMetricsServiceResponse,
+)
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+)
+
+from collectors.counts import Counts
+from collectors.receive.decode import JSON, PROTOBUF, BadBody, decode, decompress
+from collectors.receive.rows import (
+    FUTURE_NS,
+    Batch,
+    TimeWindow,
+    log_batch,
+    metric_batch,
+    trace_batch,
+)
+from collectors.settings import CollectorSettings
+from collectors.write.writer import Writer
+from tracer.clock import Clock
+
+ASGIMessage = MutableMapping[str, Any]
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[ASGIMessage]]
+Send = Callable[[ASGIMessage], Awaitable[None]]
+RETRY_AFTER_S = 1
+THREAD_FROM_BYTES = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """How one path's bodies are read, counted and answered."""
+
+    name: str
+    request: type[Message]
+    response: type[Message]
+    rejected_field: str
+    to_batch: Callable[[Any, TimeWindow], Batch]
+
+
+SIGNALS = {
+    "/v1/traces": Signal(
+        "spans", ExportTraceServiceRequest, ExportTraceServiceResponse, "rejected_spans",
+        trace_batch,
+    ),
+    "/v1/logs": Signal(
+        "logs", ExportLogsServiceRequest, ExportLogsServiceResponse, "rejected_log_records",
+        log_batch,
+    ),
+    "/v1/metrics": Signal(
+        "metrics", ExportMetricsServiceRequest, ExportMetricsServiceResponse,
+        "rejected_data_points", metric_batch,
+    ),
+}  # fmt: skip
+
+
+class OtlpHttp:
+    """The application. Bodies are bounded before and after decompression."""
+
+    def __init__(
+        self, settings: CollectorSettings, writer: Writer, counts: Counts, clock: Clock
+    ) -> None:
+        self._settings = settings
+        self._writer = writer
+        self._counts = counts
+        self._clock = clock
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        headers = {k.lower(): v.decode("latin-1") for k, v in scope["headers"]}
+        json_wanted = headers.get(b"content-type", "").split(";")[0].strip().lower() == JSON
+        try:
+            signal = _route(scope)
+            body = await self._body(receive, headers)
+            answer = await self._take(signal, body, headers)
+        except BadBody as refusal:
+            await _refuse(send, refusal.status, refusal.message, json_wanted)
+        else:
+            await _reply(send, 200, _encode(answer, json_wanted), json_wanted)
+
+    async def _body(self, receive: Receive, headers: dict[bytes, str]) -> bytes:
+        limit = self._settings.max_body_bytes
+        said = headers.get(b"content-length", "")
+        if said.isdigit() and int(said) > limit:
+            raise BadBody(413, f"the body has more than {limit} bytes: send smaller batches")
+        parts, size = [], 0
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise BadBody(400, "the client left before the body was whole")
+            part = message.get("body", b"")
+            size += len(part)
+            if size > limit:
+                raise BadBody(413, f"the body has more than {limit} bytes: send smaller batches")
+            parts.append(part)
+            if not message.get("more_body", False):
+                return b"".join(parts)
+
+    async def _take(self, signal: Signal, body: bytes, headers: dict[bytes, str]) -> Message:
+        if len(body) >= THREAD_FROM_BYTES:
+            batch, size = await asyncio.to_thread(self._read, signal, body, headers)
+        else:
+            batch, size = self._read(signal, body, headers)
+        rejected = sum(batch.refused.values())
+        if batch.kept and not self._writer.offer(batch, size):
+            raise BadBody(503, "the store cannot keep up or is down: send again later")
+        self._counts.receive(signal.name, rejected)
+        for reason, n in batch.refused.items():
+            self._counts.refuse(signal.name, n, reason)
+        answer = signal.response()
+        if rejected:
+            why = ", ".join(f"{reason}: {n}" for reason, n in sorted(batch.refused.items()))
+            partial = answer.partial_success
+            setattr(partial, signal.rejected_field, rejected)
+            partial.error_message = f"rejected {rejected} ({why})"
+        return answer
+
+    def _read(self, signal: Signal, body: bytes, headers: dict[bytes, str]) -> tuple[Batch, int]:
+        plain = decompress(
+            body, headers.get(b"content-encoding", ""), self._settings.max_body_bytes
+        )
+        message = decode(plain, headers.get(b"content-type", ""), signal.request)
+        return signal.to_batch(message, self._window()), len(plain)
+
+    def _window(self) -> TimeWindow:
+        now = self._clock.unix_ns()
+        keep = self._settings.store.ttl_days * 86_400 * 10**9
+        return TimeWindow(max(1, now - keep), now + FUTURE_NS)
+
+
+def _route(scope: Scope) -> Signal:
+    signal = SIGNALS.get(scope["path"].rstrip("/"))
+    if signal is None:
+        raise BadBody(404, f"OTLP is taken on {', '.join(SIGNALS)}")
+    if scope["method"] != "POST":
+        raise BadBody(405, "OTLP is sent with POST")
+    return signal
+
+
+def _encode(message: Message, json_wanted: bool) -> bytes:
+    if not json_wanted:
+        body: bytes = message.SerializeToString()
+        return body
+    from google.protobuf import json_format
+
+    return str(json_format.MessageToJson(message, indent=None)).encode()
+
+
+async def _refuse(send: Send, status: int, text: str, json_wanted: bool) -> None:
+    body = (
+        json.dumps({"code": status, "message": text}).encode()
+        if json_wanted
+        else Status(message=text).SerializeToString()
+    )
+    await _reply(send, status, body, json_wanted)
+
+
+async def _reply(send: Send, status: int, body: bytes, json_wanted: bool) -> None:
+    headers = [
+        (b"content-type", (JSON if json_wanted else PROTOBUF).encode()),
+        (b"content-length", str(len(body)).encode()),
+    ]
+    if status in (429, 503):
+        headers.append((b"retry-after", str(RETRY_AFTER_S).encode()))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,228 @@
+"""Checked rows out of OTLP messages; what cannot be stored is refused one by one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from collectors.receive.attributes import attribute_map, text_of
+from tracer import semconv
+
+SPAN_KINDS = ("Unspecified", "Internal", "Server", "Client", "Producer", "Consumer")
+STATUS_CODES = ("Unset", "Ok", "Error")
+FUTURE_NS = 24 * 3600 * 10**9
+"""How far ahead of this host's clock a time may be before it is taken for nonsense."""
+REPAIR_END = "stagelens.repair"
+
+TRACE_COLUMNS = (
+    "Timestamp", "TraceId", "SpanId", "ParentSpanId", "TraceState", "SpanName", "SpanKind",
+    "ServiceName", "ResourceAttributes", "ScopeName", "ScopeVersion", "SpanAttributes", "Duration",
+    "StatusCode", "StatusMessage", "Events.Timestamp", "Events.Name", "Events.Attributes",
+    "Links.TraceId", "Links.SpanId", "Links.TraceState", "Links.Attributes",
+)  # fmt: skip
+LOG_COLUMNS = (
+    "Timestamp", "TraceId", "SpanId", "TraceFlags", "SeverityText", "SeverityNumber", "ServiceName",
+    "Body", "ResourceSchemaUrl", "ResourceAttributes", "ScopeSchemaUrl", "ScopeName",
+    "ScopeVersion", "ScopeAttributes", "LogAttributes", "EventName",
+)  # fmt: skip
+STEP_COLUMNS = (
+    "Timestamp", "ServiceName", "ServiceInstance", "Model", "Engine", "DurationNs",
+    "PrefillRequests", "PrefillTokens", "DecodeRequests", "DecodeTokens", "Running", "Waiting",
+    "KvCacheUsage",
+)  # fmt: skip
+METRIC_COLUMNS = (
+    "ResourceAttributes", "ResourceSchemaUrl", "ScopeName", "ScopeVersion", "ScopeAttributes",
+    "ScopeDroppedAttrCount", "ScopeSchemaUrl", "ServiceName", "MetricName", "MetricDescription",
+    "MetricUnit", "Attributes", "StartTimeUnix", "TimeUnix", "Value", "Flags",
+)  # fmt: skip
+SUM_COLUMNS = (*METRIC_COLUMNS, "AggregationTemporality", "IsMonotonic")
+Row = tuple[object, ...]
+
+
+@dataclass(slots=True)
+class Batch:
+    """Rows by table, and what was refused by reason, of one export request."""
+
+    rows: dict[str, list[Row]] = field(default_factory=dict)
+    refused: Counter[str] = field(default_factory=Counter)
+
+    def add(self, table: str, row: Row) -> None:
+        self.rows.setdefault(table, []).append(row)
+
+    @property
+    def kept(self) -> int:
+        return sum(len(rows) for rows in self.rows.values())
+
+
+@dataclass(frozen=True, slots=True)
+class TimeWindow:
+    """Times the store can hold: not older than its TTL, not far in the future."""
+
+    oldest_unix_ns: int
+    newest_unix_ns: int
+
+    def judge(self, unix_ns: int) -> str | None:
+        """The reason to refuse a time, or None."""
+        if unix_ns < self.oldest_unix_ns:
+            return "older_than_ttl" if unix_ns else "no_time"
+        return "time_in_future" if unix_ns > self.newest_unix_ns else None
+
+
+def trace_batch(request: Any, window: TimeWindow) -> Batch:  # noqa: ANN401
+    """Rows of an ``ExportTraceServiceRequest``; bad spans are refused alone."""
+    batch = Batch()
+    for group in request.resource_spans:
+        resource = attribute_map(group.resource.attributes)
+        for scoped in group.scope_spans:
+            for span in scoped.spans:
+                reason = _refuse_span(span, window)
+                if reason is not None:
+                    batch.refused[reason] += 1
+                else:
+                    batch.add("otel_traces", _span_row(span, resource, scoped.scope))
+    return batch
+
+
+def _refuse_span(span: Any, window: TimeWindow) -> str | None:  # noqa: ANN401
+    if len(span.trace_id) != 16 or not any(span.trace_id):
+        return "bad_trace_id"
+    if len(span.span_id) != 8 or not any(span.span_id):
+        return "bad_span_id"
+    return window.judge(span.start_time_unix_nano)
+
+
+def _span_row(span: Any, resource: dict[str, str], scope: Any) -> Row:  # noqa: ANN401
+    attributes = attribute_map(span.attributes)
+    duration = span.end_time_unix_nano - span.start_time_unix_nano
+    if duration < 0:
+        attributes[REPAIR_END] = "end_before_start:duration_0"
+        duration = 0
+    parent = span.parent_span_id
+    return (
+        span.start_time_unix_nano, span.trace_id.hex(), span.span_id.hex(),
+        parent.hex() if len(parent) == 8 and any(parent) else "", span.trace_state, span.name,
+        _of(SPAN_KINDS, span.kind), resource.get(semconv.SERVICE_NAME, ""), resource, scope.name,
+        scope.version, attributes, duration, _of(STATUS_CODES, span.status.code),
+        span.status.message,
+        [min(e.time_unix_nano, MAX_UNIX_NS) for e in span.events], [e.name for e in span.events],
+        [attribute_map(e.attributes) for e in span.events],
+        [link.trace_id.hex() for link in span.links], [link.span_id.hex() for link in span.links],
+        [link.trace_state for link in span.links],
+        [attribute_map(link.attributes) for link in span.links],
+    )  # fmt: skip
+
+
+MAX_UNIX_NS = 2**63 - 1
+
+
+def _of(names: Sequence[str], number: int) -> str:
+    return names[number] if 0 <= number < len(names) else names[0]
+
+
+def log_batch(request: Any, window: TimeWindow) -> Batch:  # noqa: ANN401
+    """Rows of an ``ExportLogsServiceRequest``; engine steps go to their own table."""
+    batch = Batch()
+    for group in request.resource_logs:
+        resource = attribute_map(group.resource.attributes)
+        for scoped in group.scope_logs:
+            for record in scoped.log_records:
+                at = record.time_unix_nano or record.observed_time_unix_nano
+                reason = window.judge(at)
+                if reason is not None:
+                    batch.refused[reason] += 1
+                elif record.event_name == semconv.EVENT_ENGINE_STEP:
+                    _add_step(batch, record, resource, at)
+                else:
+                    batch.add("otel_logs", _log_row(record, resource, group, scoped, at))
+    return batch
+
+
+def _log_row(
+    record: Any, resource: dict[str, str], group: Any, scoped: Any, at: int  # noqa: ANN401
+) -> Row:
+    scope = scoped.scope
+    return (
+        at, record.trace_id.hex(), record.span_id.hex(), record.flags & 0xFF, record.severity_text,
+        min(record.severity_number, 255), resource.get(semconv.SERVICE_NAME, ""),
+        text_of(record.body), group.schema_url, resource, scoped.schema_url, scope.name,
+        scope.version, attribute_map(scope.attributes), attribute_map(record.attributes),
+        record.event_name,
+    )  # fmt: skip
+
+
+def _add_step(batch: Batch, record: Any, resource: dict[str, str], at: int) -> None:  # noqa: ANN401
+    values = attribute_map(record.attributes)
+    try:
+        batch.add(
+            "engine_steps",
+            (
+                at, resource.get(semconv.SERVICE_NAME, ""),
+                resource.get(semconv.SERVICE_INSTANCE_ID, ""), values.get(semconv.MODEL, ""),
+                _count(values, semconv.STEP_ENGINE, 16), _count(values, semconv.STEP_DURATION_NS, 64),
+                _count(values, semconv.STEP_PREFILL_REQUESTS), _count(values, semconv.STEP_PREFILL_TOKENS),
+                _count(values, semconv.STEP_DECODE_REQUESTS), _count(values, semconv.STEP_DECODE_TOKENS),
+                _count(values, semconv.STEP_RUNNING), _count(values, semconv.STEP_WAITING),
+                float(values.get(semconv.STEP_KV_CACHE_USAGE, "0")),
+            ),
+        )  # fmt: skip
+    except ValueError:
+        batch.refused["bad_step"] += 1
+
+
+def _count(values: dict[str, str], name: str, bits: int = 32) -> int:
+    number = int(values.get(name, "0"))
+    if not 0 <= number < 2**bits:
+        raise ValueError(name)
+    return number
+
+
+def metric_batch(request: Any, window: TimeWindow) -> Batch:  # noqa: ANN401
+    """Rows of an ``ExportMetricsServiceRequest``: gauges and sums; other kinds are refused."""
+    batch = Batch()
+    for group in request.resource_metrics:
+        resource = attribute_map(group.resource.attributes)
+        for scoped in group.scope_metrics:
+            for metric in scoped.metrics:
+                _add_metric(batch, metric, resource, group, scoped, window)
+    return batch
+
+
+def _add_metric(
+    batch: Batch, metric: Any, resource: dict[str, str], group: Any, scoped: Any, window: TimeWindow  # noqa: ANN401
+) -> None:
+    kind = metric.WhichOneof("data")
+    if kind not in ("gauge", "sum"):
+        points = getattr(metric, kind).data_points if kind else ()
+        batch.refused["metric_kind_not_stored"] += len(points)
+        return
+    scope = scoped.scope
+    head: Callable[[Any], Row] = lambda point: (  # noqa: E731
+        resource, group.schema_url, scope.name, scope.version, attribute_map(scope.attributes),
+        scope.dropped_attributes_count, scoped.schema_url, resource.get(semconv.SERVICE_NAME, ""),
+        metric.name, metric.description, metric.unit, attribute_map(point.attributes),
+        min(point.start_time_unix_nano, MAX_UNIX_NS), point.time_unix_nano, _number(point), point.flags,
+    )  # fmt: skip
+    for point in getattr(metric, kind).data_points:
+        reason = window.judge(point.time_unix_nano)
+        if reason is not None:
+            batch.refused[reason] += 1
+        elif kind == "gauge":
+            batch.add("otel_metrics_gauge", head(point))
+        else:
+            tail = (metric.sum.aggregation_temporality, metric.sum.is_monotonic)
+            batch.add("otel_metrics_sum", (*head(point), *tail))
+
+
+def _number(point: Any) -> float:  # noqa: ANN401
+    return float(getattr(point, point.WhichOneof("value") or "as_int"))
+
+
+COLUMNS: dict[str, tuple[str, ...]] = {
+    "otel_traces": TRACE_COLUMNS,
+    "otel_logs": LOG_COLUMNS,
+    "engine_steps": STEP_COLUMNS,
+    "otel_metrics_gauge": METRIC_COLUMNS,
+    "otel_metrics_sum": SUM_COLUMNS,
+}

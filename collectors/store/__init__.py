@@ -1,0 +1,1 @@
+"""The store: its address, its client, its schema by numbered migrations."""

@@ -1,0 +1,185 @@
+"""One client for an embedded ClickHouse and for a server."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from collectors.store.errors import StoreBusy, StoreError, StoreRefused
+from collectors.store.lock import FolderLock, lock_folder
+from collectors.store.url import StoreUrl
+
+RETRYABLE_CODES = frozenset({159, 160, 164, 202, 203, 209, 210, 241, 243, 252, 285, 319, 999})
+"""ClickHouse error codes that may pass: time-outs, memory, disk space, parts, network, keeper."""
+
+INSERT_SETTINGS: Mapping[str, int] = {
+    "async_insert": 0,
+    "insert_deduplicate": 1,
+    "deduplicate_blocks_in_dependent_materialized_views": 1,
+}
+"""Said with every insert, because the defaults differ between ClickHouse versions."""
+
+
+class StoreSettings(BaseModel):
+    """How the store is kept; unknown keys are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    ttl_days: int = Field(default=30, ge=1, description="age at which rows are dropped")
+    query_timeout_s: int = Field(default=30, ge=1)
+
+
+class QueryStore(Protocol):
+    """What readers need of a store."""
+
+    database: str
+
+    def query(self, sql: str, params: Mapping[str, object]) -> list[dict[str, object]]: ...
+
+
+class Store:
+    """An open store. Thread-safe; ``close`` may be called twice.
+
+    The embedded engine runs one statement at a time, so its calls are serialised.
+    """
+
+    def __init__(self, client: Any, url: StoreUrl, settings: StoreSettings, lock: FolderLock | None) -> None:  # noqa: ANN401
+        self._client = client
+        self._lock = lock
+        self._gate = threading.Lock()
+        self._closed = False
+        self.url = url
+        self.database = url.database
+        self.settings = settings
+
+    def query(self, sql: str, params: Mapping[str, object]) -> list[dict[str, object]]:
+        """Rows as dictionaries; ``params`` are bound to ``{name:Type}`` by ClickHouse.
+
+        Raises:
+            StoreError: the store refused or did not answer in time.
+        """
+        limits = {"max_execution_time": self.settings.query_timeout_s}
+        with self._using() as client:
+            try:
+                result = client.query(sql, parameters=dict(params), settings=limits)
+            except Exception as problem:
+                raise _translated(problem) from problem
+            return list(result.named_results())
+
+    def command(self, sql: str, params: Mapping[str, object] | None = None) -> None:
+        """Run a statement without a result."""
+        with self._using() as client:
+            try:
+                client.command(sql, parameters=dict(params or {}))
+            except Exception as problem:
+                raise _translated(problem) from problem
+
+    def insert(
+        self, table: str, columns: Sequence[str], rows: Sequence[Sequence[object]], token: str
+    ) -> None:
+        """Write one batch, exactly once for one ``token`` however often it is tried.
+
+        Raises:
+            StoreBusy: it may succeed later, with the same rows and the same token.
+            StoreRefused: it never will.
+        """
+        settings = {**INSERT_SETTINGS, "insert_deduplication_token": token}
+        with self._using() as client:
+            try:
+                client.insert(
+                    table, rows, column_names=list(columns), database=self.database,
+                    settings=settings,
+                )  # fmt: skip
+            except Exception as problem:
+                raise _translated(problem) from problem
+
+    def close(self) -> None:
+        with self._gate:
+            if not self._closed:
+                self._closed = True
+                self._client.close()
+                if self._lock is not None:
+                    self._lock.release()
+
+    def _using(self) -> _Guard:
+        return _Guard(self._gate, self._client, self)
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+
+class _Guard:
+    """The client, held alone; a closed store is refused."""
+
+    def __init__(self, gate: threading.Lock, client: Any, store: Store) -> None:  # noqa: ANN401
+        self._gate = gate
+        self._client = client
+        self._store = store
+
+    def __enter__(self) -> Any:  # noqa: ANN401
+        self._gate.acquire()
+        if self._store.closed:
+            self._gate.release()
+            raise StoreError("the store is closed")
+        return self._client
+
+    def __exit__(self, *_: object) -> None:
+        self._gate.release()
+
+
+def open_store(url: StoreUrl, settings: StoreSettings | None = None) -> Store:
+    """Open ``url``, making an embedded folder and the database where they are missing.
+
+    Raises:
+        StoreOwned, StoreUnwritable, StoreError: one sentence each.
+    """
+    import clickhouse_connect
+
+    settings = settings or StoreSettings()
+    lock = None
+    if url.kind == "chdb":
+        assert url.path is not None
+        lock = lock_folder(url.path)
+        options: dict[str, Any] = {"interface": "chdb", "path": str(url.path)}
+    else:
+        options = {
+            "host": url.host, "port": url.port, "username": url.user, "password": url.password,
+            "secure": url.secure, "connect_timeout": 5, "autogenerate_session_id": False,
+        }  # fmt: skip
+    try:
+        client = clickhouse_connect.get_client(**options)
+        client.command(f"CREATE DATABASE IF NOT EXISTS `{url.database}`")
+    except Exception as problem:  # noqa: BLE001  the driver raises many kinds
+        if lock is not None:
+            lock.release()
+        reason = _first_line(problem)
+        raise StoreError(f"store {url} cannot be opened ({reason}): check address and rights") from None
+    return Store(client, url, settings, lock)
+
+
+def _translated(problem: Exception) -> StoreError:
+    """The error class by ClickHouse's code; what carries no code is a connection's fault."""
+    code = _code(problem)
+    text = _first_line(problem)
+    if isinstance(problem, StoreError):
+        return problem
+    if code is None and isinstance(problem, (TypeError, ValueError, OverflowError)):
+        return StoreRefused(f"the store cannot take the data: {text}")
+    if code is None or code in RETRYABLE_CODES:
+        return StoreBusy(f"the store is not available: {text}")
+    return StoreRefused(f"the store refused: {text}")
+
+
+def _code(problem: Exception) -> int | None:
+    import re
+
+    found = re.search(r"(?:Code: |code |error code )(\d+)", str(problem))
+    return int(found.group(1)) if found else None
+
+
+def _first_line(problem: Exception) -> str:
+    return (str(problem).strip().splitlines() or [type(problem).__name__])[0][:300]

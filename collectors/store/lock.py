@@ -1,0 +1,55 @@
+"""One process owns an embedded data folder; a second one is told who does."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+from collectors.store.errors import StoreOwned, StoreUnwritable
+
+
+class FolderLock:
+    """An advisory lock that ends with its process, however that ends."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def release(self) -> None:
+        """Safe to call twice."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def lock_folder(folder: Path) -> FolderLock:
+    """Make ``folder`` and own it.
+
+    Raises:
+        StoreUnwritable: it cannot be made or written.
+        StoreOwned: another process owns it; its process id is named.
+    """
+    file = folder.with_name(folder.name + ".lock")
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fd = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as problem:
+        raise StoreUnwritable(
+            f"store folder {folder} cannot be written ({problem.strerror}): "
+            "give a folder that you may write"
+        ) from None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        owner = os.read(fd, 32).decode("ascii", "replace").strip() or "unknown"
+        os.close(fd)
+        raise StoreOwned(
+            f"store folder {folder} is owned by process {owner}: stop it, ask it with "
+            "--collector URL, or give another folder"
+        ) from None
+    if not os.access(folder, os.W_OK | os.X_OK):
+        os.close(fd)
+        raise StoreUnwritable(f"store folder {folder} is not writable: give one that is")
+    os.ftruncate(fd, 0)
+    os.write(fd, f"{os.getpid()}\n".encode())
+    return FolderLock(fd)
