@@ -13,6 +13,7 @@ except ImportError:  # the light SDK install has no command line
     sys.exit("stagelens: error: the command needs the server parts: pip install 'stagelens[server]'")
 
 from stagelens.errors import UserError
+from stagelens.reading import report, requests, status, trace
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -121,6 +122,12 @@ def collect(
     )  # fmt: skip
 
 
+cli.add_command(report)
+cli.add_command(requests)
+cli.add_command(status)
+cli.add_command(trace)
+
+
 def main() -> None:
     """Run the command line; a user's mistake is one line and an exit code."""
     logging.basicConfig(
@@ -132,7 +139,7 @@ def main() -> None:
         code = _user_mistake(problem)
         if code is None:
             raise
-        print(f"stagelens: error: {problem}", file=sys.stderr)
+        sys.stderr.write(f"stagelens: error: {problem}\n")
         sys.exit(code)
 
 
@@ -140,7 +147,9 @@ def _user_mistake(problem: Exception) -> int | None:
     """The exit code of an error that is told in one sentence; None for a fault of ours."""
     if isinstance(problem, UserError):
         return problem.exit_code
-    known = {"ProxyError", "StoreError", "DashboardError"}
-    if known & {base.__name__ for base in type(problem).__mro__}:
+    names = {base.__name__ for base in type(problem).__mro__}
+    if names & {"ProxyError", "StoreError"}:
         return int(getattr(problem, "exit_code", 1))
+    if "DashboardError" in names:
+        return 2 if names & {"BadValueError", "AmbiguousError"} else 1
     return None

@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import uvicorn
@@ -67,15 +68,14 @@ async def _serve(
         asyncio.create_task(server.serve(sockets=[sock]))
         for server, sock in zip(servers, (otlp_sock, api_sock), strict=True)
     ]
-    while not all(s.started for s in servers):
-        await asyncio.sleep(0.01)
+    await asyncio.gather(*(s.until_started() for s in servers))
     facts = {"collector": url_of(otlp_sock), "api": url_of(api_sock), "pid": os.getpid()}
     if ready_file is not None:
         write_ready(ready_file, facts)
     if with_parent:
         _stop_when_parent_ends(loop, stop)
     else:
-        print(f"stagelens: OTLP on {facts['collector']}, API on {facts['api']}", file=sys.stderr)
+        sys.stderr.write(f"stagelens: OTLP on {facts['collector']}, API on {facts['api']}\n")
     await stop.wait()
     for server in servers:
         server.should_exit = True
@@ -84,8 +84,14 @@ async def _serve(
 
 
 class _Quiet(uvicorn.Server):
+    """uvicorn without its own signal handlers; the caller decides when it stops."""
+
+    async def until_started(self) -> None:
+        while not self.started:  # noqa: ASYNC110  uvicorn has a flag, not an event
+            await asyncio.sleep(0.01)
+
     @contextlib.contextmanager
-    def capture_signals(self):  # type: ignore[no-untyped-def]
+    def capture_signals(self) -> Iterator[None]:
         yield
 
 

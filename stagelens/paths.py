@@ -31,6 +31,11 @@ class DataFolder:
     def logs(self) -> Path:
         return self.root / "logs"
 
+    @property
+    def running(self) -> Path:
+        """Where a running collector says its addresses; absent when none runs."""
+        return self.root / "collector.json"
+
     def prepare(self) -> None:
         """Make the folders, readable by their owner alone.
 

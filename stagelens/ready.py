@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 
@@ -11,7 +10,7 @@ def write_ready(path: Path, facts: dict[str, object]) -> None:
     """Write ``facts`` as JSON, whole or not at all."""
     partial = path.with_name(path.name + ".partial")
     partial.write_text(json.dumps(facts) + "\n", encoding="utf-8")
-    os.replace(partial, path)
+    partial.replace(path)
 
 
 def read_ready(path: Path) -> dict[str, str] | None:

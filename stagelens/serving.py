@@ -72,8 +72,7 @@ def _collector(config: Config, folder: DataFolder, ports: ServePorts) -> Collect
         "--store", config.store or folder.store_url,
         "--otlp-port", str(ports.otlp), "--api-port", str(ports.api),
     ]  # fmt: skip
-    ready = folder.logs / f"collector-{os.getpid()}.ready"
-    return start_collector(arguments, ready, folder.logs / "collector.log")
+    return start_collector(arguments, folder.running, folder.logs / "collector.log")
 
 
 def _serve_with(
@@ -89,16 +88,13 @@ def _serve_with(
     exporter = OtlpExporter(ExportSettings(endpoint), resource, clock)
     exporter.start()
     engine_log = folder.logs / "engine.log"
-    print(
-        f"stagelens: starting the engine for {config.model} (its log: {engine_log})",
-        file=sys.stderr, flush=True,
-    )  # fmt: skip
+    _say(f"starting the engine for {config.model} (its log: {engine_log})")
 
     async def on_ready(served_model: str) -> None:
         _announce(sock, endpoint, child, served_model, ready_file)
 
     try:
-        alive = _run(
+        alive = asyncio.run(  # asyncio's own loop: it reads through our stamping sockets
             run_embedded(
                 config.proxy, config.model or "", config.engine_flags, sock, exporter, resource,
                 clock, RandomIds(), engine_log, on_ready,
@@ -110,14 +106,6 @@ def _serve_with(
     if not alive:
         log.error("the engine died: see its log %s", engine_log)
     return 0 if alive else 1
-
-
-def _run(main: asyncio.Future[bool] | object) -> bool:
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.run(main)  # type: ignore[arg-type]
-    return bool(uvloop.run(main))
 
 
 def _resource(config: Config) -> Resource:
@@ -143,7 +131,12 @@ def _announce(
         facts = {"proxy": url, "collector": endpoint, "api": api, "pid": os.getpid()}
         write_ready(ready_file, {**facts, "model": served_model})
     report = f"; `stagelens report --collector {api}` shows the times" if api else ""
-    print(f"stagelens: ready on {url}/v1 ({served_model}){report}", file=sys.stderr, flush=True)
+    _say(f"ready on {url}/v1 ({served_model}){report}")
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"stagelens: {text}\n")
+    sys.stderr.flush()
 
 
 def _say_losses(exporter: OtlpExporter) -> None:

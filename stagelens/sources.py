@@ -1,0 +1,83 @@
+"""Whom the reading commands ask: a running collector, or a store that nobody has open."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from dashboards.client import CollectorClient
+from dashboards.errors import UnavailableError
+from dashboards.source import Source, StoreSource
+from stagelens.errors import UserError
+from stagelens.paths import DataFolder, default_data_dir
+from stagelens.ready import read_ready
+from tracer.clock import SystemClock
+
+DEFAULT_API = "http://127.0.0.1:8090"
+
+
+@contextmanager
+def open_source(
+    collector: str | None, store: str | None, data_dir: Path | None
+) -> Iterator[Source]:
+    """The source that was asked for, or the one that is there.
+
+    Without ``collector`` or ``store``: the collector that runs on the data folder, then
+    one on the default port, then the folder's store itself.
+
+    Raises:
+        UserError: both were given, or there is none of these.
+        StoreError, DashboardError: it cannot be opened or asked.
+    """
+    if collector and store:
+        raise UserError("--collector and --store are two sources: give one of them", 2)
+    if collector:
+        yield CollectorClient(collector)
+    elif store:
+        with _opened(store) as source:
+            yield source
+    else:
+        folder = DataFolder(data_dir or default_data_dir())
+        if (client := _running(folder)) is not None:
+            yield client
+        elif (folder.root / "store").is_dir():
+            with _opened(folder.store_url) as source:
+                yield source
+        else:
+            raise UserError(
+                f"there is nothing to read: no collector answers on {DEFAULT_API} and "
+                f"{folder.root} holds no store; start `stagelens serve`, or give "
+                "--collector URL, --store URL or --data-dir DIR"
+            )
+
+
+def _running(folder: DataFolder) -> CollectorClient | None:
+    facts = read_ready(folder.running)
+    for url in ([str(facts["api"])] if facts and "api" in facts else []) + [DEFAULT_API]:
+        client = CollectorClient(url, timeout_s=60)
+        try:
+            client.health()
+        except UnavailableError:
+            continue
+        return client
+    return None
+
+
+@contextmanager
+def _opened(text: str) -> Iterator[Source]:
+    from collectors.store.client import open_store
+    from collectors.store.errors import StoreError
+    from collectors.store.migrate import migrate
+    from collectors.store.url import StoreUrl
+
+    url = StoreUrl.parse(text)
+    if url.path is not None and not os.path.isdir(url.path):  # noqa: PTH112
+        raise StoreError(f"store folder {url.path} does not exist: check the path after chdb://")
+    store = open_store(url)
+    try:
+        migrate(store)
+        yield StoreSource(store, SystemClock())
+    finally:
+        store.close()
