@@ -64,14 +64,21 @@ QUANTITIES: Final = (*STAGES, *PARTS.values(), *MEASURES)
 
 
 def aggregates(quantity: Quantity) -> list[str]:
-    """SQL for ``n_``, ``have_`` (requests with a value), ``q_`` and ``max_`` of one quantity."""
+    """SQL for ``n_`` (values), ``q_`` and ``max_`` of one quantity.
+
+    Where a request has several values, ``have_`` counts the requests that have any.
+    """
     name, value, has = quantity.name, quantity.value, quantity.has
     levels = ", ".join(str(level) for level in LEVELS)
     array = "Array" if quantity.gaps else ""
-    count = f"sumIf(length({value}), {has})" if quantity.gaps else f"countIf({has})"
+    requests = f"countIf({has})"
+    counts = (
+        [f"sumIf(length({value}), {has}) AS n_{name}", f"{requests} AS have_{name}"]
+        if quantity.gaps
+        else [f"{requests} AS n_{name}"]
+    )
     return [
-        f"{count} AS n_{name}",
-        f"countIf({has}) AS have_{name}",
+        *counts,
         f"quantilesExactInclusive{array}If({levels})({value}, {has}) AS q_{name}",
         f"max{array}If({value}, {has}) AS max_{name}",
     ]

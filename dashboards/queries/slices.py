@@ -83,9 +83,10 @@ def _stages(row: Row, slowest: Row | None) -> tuple[StageFigures, ...]:
 
 def _distribution(row: Row, quantity: Quantity) -> dict[str, Any]:
     n = int(row[f"n_{quantity.name}"])
+    have = int(row[f"have_{quantity.name}"]) if quantity.gaps else n
     found: dict[str, Any] = {
         "n": n,
-        "no_data": int(row["total"]) - int(row[f"have_{quantity.name}"]),
+        "no_data": int(row["total"]) - have,
         "weak": weak_levels(n),
         "max_ns": round(row[f"max_{quantity.name}"]) if n else None,
     }

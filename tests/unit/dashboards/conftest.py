@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
@@ -86,25 +87,30 @@ class HandStore:
     """A store whose rows a test writes itself; times are ns from ``BASE_UNIX_NS``."""
 
     def __init__(self, client: Any, database: str) -> None:
-        self._client = client
+        self.client = client
         self.database = database
         self._made = 0
 
     def query(self, sql: str, params: Mapping[str, object]) -> list[dict[str, object]]:
-        found = self._client.query(sql, parameters=dict(params))
+        found = self.client.query(sql, parameters=dict(params))
         return [dict(zip(found.column_names, row, strict=True)) for row in found.result_rows]
 
     def empty(self) -> None:
+        """Take away all rows; cheap for tables that have none."""
         for name, ddl in TABLES.items():
-            if ddl.startswith("CREATE TABLE"):
+            if ddl.startswith("CREATE TABLE") and self._holds(name):
                 self.truncate(name)
 
+    def _holds(self, table: str) -> bool:
+        found = self.client.query(f"SELECT count() FROM {self.database}.{table}").result_rows
+        return bool(found[0][0])
+
     def truncate(self, table: str) -> None:
-        self._client.command(f"TRUNCATE TABLE {self.database}.{table}")
+        self.client.command(f"TRUNCATE TABLE {self.database}.{table}")
 
     def insert(self, table: str, rows: list[dict[str, object]]) -> None:
         body = "\n".join(json.dumps(row) for row in rows).encode()
-        self._client.raw_insert(f"{self.database}.{table}", insert_block=body, fmt="JSONEachRow")
+        self.client.raw_insert(f"{self.database}.{table}", insert_block=body, fmt="JSONEachRow")
 
     def requests(self, *rows: Mapping[str, object]) -> None:
         self.insert("requests", [self.request(row) for row in rows])
@@ -208,16 +214,38 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     client = clickhouse_connect.get_client(
         interface="chdb", path=str(tmp_path_factory.mktemp("chdb"))
     )
+    for name in ("compile_expressions", "compile_aggregate_expressions"):
+        client.set_client_setting(name, 0)  # compiling takes longer than so small a query
     yield client
     client.close()
 
 
-@pytest.fixture
-def store(engine: Any, request: pytest.FixtureRequest) -> Iterator[HandStore]:
-    """Empty tables in a database of this test's own."""
-    name = f"t{abs(hash(request.node.nodeid)):x}"
+@contextmanager
+def database(engine: Any, name: str) -> Iterator[HandStore]:
+    """Empty tables in a database of their own."""
     engine.command(f"CREATE DATABASE {name}")
     for ddl in TABLES.values():
         engine.command(re.sub(rf"\b({'|'.join(TABLES)})\b", rf"{name}.\1", ddl))
     yield HandStore(engine, name)
     engine.command(f"DROP DATABASE {name}")
+
+
+@pytest.fixture(scope="package")
+def package_store(engine: Any) -> Iterator[HandStore]:
+    """The tables that tests use one after the other."""
+    with database(engine, "each") as made:
+        yield made
+
+
+@pytest.fixture
+def store(package_store: HandStore) -> Iterator[HandStore]:
+    """Empty tables for one test."""
+    yield HandStore(package_store.client, package_store.database)
+    package_store.empty()
+
+
+@pytest.fixture(scope="module")
+def module_store(engine: Any, request: pytest.FixtureRequest) -> Iterator[HandStore]:
+    """A store for tests of one module that only read what a fixture wrote."""
+    with database(engine, f"m{abs(hash(request.node.nodeid)):x}") as made:
+        yield made

@@ -61,22 +61,28 @@ class Running:
                 return error.code, error.headers["content-type"], error.read().decode()
 
 
-@pytest.fixture
-def served(store):
-    """The API over two requests and a trace, and the store behind it."""
-    store.requests(
+@pytest.fixture(scope="module")
+def filled(module_store):
+    """Two requests and two traces."""
+    module_store.requests(
         {"TraceId": ID, "SpanId": "r", "decode": 30, "Model": "a b&c", "Tags": {"t": "x=y"}},
         {"start": 5, "decode": 50, "Model": "b", "Warm": True},
     )
-    store.spans({"TraceId": ID, "SpanId": "r", "SpanName": "root", "duration": 30})
-    store.spans({"TraceId": ID[:8] + "cd" * 12, "SpanId": "s", "duration": 30})
-    with Running(build_api(store, lambda: COUNTS, clock=CLOCK)) as running:
+    module_store.spans({"TraceId": ID, "SpanId": "r", "SpanName": "root", "duration": 30})
+    module_store.spans({"TraceId": ID[:8] + "cd" * 12, "SpanId": "s", "duration": 30})
+    return module_store
+
+
+@pytest.fixture(scope="module")
+def served(filled):
+    """The API over them."""
+    with Running(build_api(filled, lambda: COUNTS, clock=CLOCK)) as running:
         yield running
 
 
-def test_the_client_gets_what_the_store_answers(served, store):
+def test_the_client_gets_what_the_store_answers(served, filled):
     """Over HTTP and in process the same question has the same answer, to the last field."""
-    here, there = StoreSource(store, CLOCK, lambda: COUNTS), CollectorClient(served.url)
+    here, there = StoreSource(filled, CLOCK, lambda: COUNTS), CollectorClient(served.url)
     filters = parse_filters(
         now_unix_ns=CLOCK.unix_ns(),
         since="2h",
@@ -94,9 +100,9 @@ def test_the_client_gets_what_the_store_answers(served, store):
     assert there.health().status == "ok"
 
 
-def test_errors_keep_their_kind_and_sentence_over_http(served, store):
+def test_errors_keep_their_kind_and_sentence_over_http(served, filled):
     """A mistake is told in the same words whichever way the question went."""
-    here, there = StoreSource(store, CLOCK), CollectorClient(served.url)
+    here, there = StoreSource(filled, CLOCK), CollectorClient(served.url)
     for question, kind in (
         (lambda source: source.trace("ffff"), NotStoredError),
         (lambda source: source.trace("abab"), AmbiguousError),

@@ -39,7 +39,7 @@ every_dimension = st.lists(
 
 
 @settings(
-    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(rows=st.lists(request_rows, min_size=1, max_size=30), by=every_dimension)
 def test_shares_add_to_one_and_groups_divide_the_requests(store, rows, by):
@@ -70,7 +70,7 @@ def test_shares_add_to_one_and_groups_divide_the_requests(store, rows, by):
 
 
 @settings(
-    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(values=st.lists(maybe, min_size=1, max_size=20))
 def test_buckets_in_sql_and_in_python_are_the_same(store, values):

@@ -29,8 +29,8 @@ def text_of(found, width=100, encoding="utf-8"):
     return raw.getvalue().decode(encoding)
 
 
-@pytest.fixture
-def busy(store):
+@pytest.fixture(scope="module")
+def busy(module_store):
     """Forty requests, of which the two slowest waited in the queue, and some losses."""
     rows = []
     for i in range(40):
@@ -54,16 +54,28 @@ def busy(store):
                 "ErrorType": "bad\x1b]0;x\x07" if i == 7 else "",
             }
         )
-    store.requests(*rows)
-    store.told(semconv.METRIC_SPANS_RECEIVED, 400, at=MS)
-    store.told(semconv.METRIC_SPANS_DROPPED, 3, at=MS, reason="queue_full")
-    return store
+    module_store.requests(*rows)
+    module_store.told(semconv.METRIC_SPANS_RECEIVED, 400, at=MS)
+    module_store.told(semconv.METRIC_SPANS_DROPPED, 3, at=MS, reason="queue_full")
+    return module_store
+
+
+@pytest.fixture(scope="module")
+def whole(busy):
+    """The report of all of them."""
+    return report(busy, Filters(), now_unix_ns=NOW)
+
+
+@pytest.fixture(scope="module")
+def grouped(busy):
+    """The report by model and cached."""
+    return report(busy, Filters(), ["model", "cached"], now_unix_ns=NOW)
 
 
 @pytest.mark.parametrize("width", [80, 100, 160])
-def test_no_line_is_wider_than_the_console_or_obeyed_by_it(busy, width):
+def test_no_line_is_wider_than_the_console_or_obeyed_by_it(width, grouped):
     """Hostile model names are shown, not obeyed, and every line fits."""
-    text = text_of(report(busy, Filters(), ["model", "cached"], now_unix_ns=NOW), width)
+    text = text_of(grouped, width)
     assert max(cell_len(line) for line in text.splitlines()) <= width
     assert all(one.isprintable() for line in text.split("\n") for one in line)
     assert "\\x1b]0;x\\x07 1" in text
@@ -72,9 +84,9 @@ def test_no_line_is_wider_than_the_console_or_obeyed_by_it(busy, width):
 
 
 @pytest.mark.parametrize("width", [80, 100, 160])
-def test_the_figures_are_there_with_their_units(busy, width):
+def test_the_figures_are_there_with_their_units(width, whole):
     """n, percentiles in milliseconds, shares, and what is missing, on any width."""
-    text = text_of(report(busy, Filters(), now_unix_ns=NOW), width)
+    text = text_of(whole, width)
     queue = next(line for line in text.splitlines() if line.startswith("queue"))
     assert queue.split() == [
         "queue",
@@ -104,9 +116,9 @@ def test_the_figures_are_there_with_their_units(busy, width):
         assert words in text
 
 
-def test_the_shown_shares_add_up_to_a_hundred(busy):
+def test_the_shown_shares_add_up_to_a_hundred(whole):
     """Rounded percents of the stages are dealt out so that they add up."""
-    text = text_of(report(busy, Filters(), now_unix_ns=NOW))
+    text = text_of(whole)
     names = [str(stage) for stage in Stage]
     rows = [
         line.split() for line in text.splitlines() if line.split()[:1] and line.split()[0] in names
@@ -117,9 +129,9 @@ def test_the_shown_shares_add_up_to_a_hundred(busy):
         assert sum(round(float(row[place]) * 10) for row in rows) == 1000
 
 
-def test_the_bar_shows_each_stage_by_its_letter(busy):
+def test_the_bar_shows_each_stage_by_its_letter(whole):
     """Without colour the shares can still be read, for all and for the slowest."""
-    lines = text_of(report(busy, Filters(), now_unix_ns=NOW)).splitlines()
+    lines = text_of(whole).splitlines()
     everyone = next(line for line in lines if line.startswith("all "))
     slowest = next(line for line in lines if line.startswith("slowest 5 %"))
     assert len(everyone) == len(slowest)
@@ -128,9 +140,9 @@ def test_the_bar_shows_each_stage_by_its_letter(busy):
     assert any("q queue" in line and "d decode" in line for line in lines)
 
 
-def test_it_ends_with_what_the_figures_say(busy):
+def test_it_ends_with_what_the_figures_say(whole):
     """The last lines name the largest stage, what grows in the tail, and the losses."""
-    text = " ".join(text_of(report(busy, Filters(), now_unix_ns=NOW)).split())
+    text = " ".join(text_of(whole).split())
     assert text.endswith(
         "decode holds 61 % of the time. Among the slowest 5 % (n=2) queue grows from 38 % to 91 %: "
         "requests wait for the engine; look at concurrency. "
@@ -157,9 +169,9 @@ def test_no_requests_is_said_in_a_sentence(store):
     assert text.rstrip().endswith("widen the window or drop a filter.")
 
 
-def test_cut_names_of_groups_are_numbered(busy):
+def test_cut_names_of_groups_are_numbered(busy, grouped):
     """Two groups whose names are cut alike can still be told apart."""
-    text = text_of(report(busy, Filters(), ["model", "cached"], now_unix_ns=NOW), 80)
+    text = text_of(grouped, 80)
     tables = text.split("\nE2E ")[-1]
     assert re.search(r"^1:\[red\]ev", tables, re.MULTILINE)
     assert re.search(r"^2:\[red\]ev", tables, re.MULTILINE)
@@ -174,7 +186,7 @@ def test_each_quantity_has_a_table_of_the_groups(busy):
         assert re.search(rf"^{re.escape(head)} .*\nby warm ", text, re.MULTILINE), head
 
 
-def test_groups_left_out_are_told(busy, monkeypatch):
+def test_groups_left_out_are_told(busy, monkeypatch, whole):
     """The report never passes a part for the whole."""
     monkeypatch.setattr("dashboards.queries.report.MOST_GROUPS", 1)
     text = text_of(report(busy, Filters(), ["model"], now_unix_ns=NOW))
@@ -188,7 +200,7 @@ def test_off_a_terminal_there_is_no_colour_and_ascii_is_enough(busy):
     assert "\\u6a21" in text_of(found, encoding="ascii")
 
 
-def test_on_a_terminal_stages_have_their_colours(busy, monkeypatch):
+def test_on_a_terminal_stages_have_their_colours(monkeypatch, whole):
     """Colours are used where they can be seen."""
 
     class Terminal(io.StringIO):
@@ -201,6 +213,6 @@ def test_on_a_terminal_stages_have_their_colours(busy, monkeypatch):
     for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE"):
         monkeypatch.delenv(name, raising=False)
     file = Terminal()
-    render_report(report(busy, Filters(), now_unix_ns=NOW), make_console(file, 100))
+    render_report(whole, make_console(file, 100))
     assert "\x1b[32mdecode" in file.getvalue()
     assert "\x1b]0" not in file.getvalue()

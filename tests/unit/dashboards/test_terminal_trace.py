@@ -28,10 +28,10 @@ def text_of(render, found, width=100, encoding="utf-8"):
     return raw.getvalue().decode(encoding)
 
 
-@pytest.fixture
-def stored(store):
+@pytest.fixture(scope="module")
+def stored(module_store):
     """One request: 10 ms of prompt, 30 of queue, 60 of decode, with hostile texts."""
-    store.requests(
+    module_store.requests(
         {
             "TraceId": ID,
             "SpanId": "r",
@@ -59,7 +59,7 @@ def stored(store):
         }
     )
     at = {"TraceId": ID}
-    store.spans(
+    module_store.spans(
         {**at, "SpanId": "r", "ParentSpanId": "far", "SpanName": "POST", "duration": 100 * MS + 1},
         {
             **at,
@@ -83,7 +83,7 @@ def stored(store):
             "Events.Attributes": [{}],
         },
     )
-    return store
+    return module_store
 
 
 @pytest.mark.parametrize("width", [80, 100, 160])
