@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from tracer.clock import Clock, SystemClock
+from tracer.clock import SystemClock
 
 EXTENSION = "stagelens.connection"
 """Key in ``scope["extensions"]`` under which a request finds its :class:`ConnectionMarks`."""
@@ -37,12 +38,22 @@ class StampingProtocol(HttpToolsProtocol):
     headers or a busy event loop would go unseen.
     """
 
-    clock: Clock = SystemClock()
+    clock: SystemClock = SystemClock()
     _marks: ConnectionMarks | None = None
     _read_mono_ns: int = 0
+    _socket: object = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        outer = transport.get_extra_info("socket")
+        self._socket = getattr(outer, "_sock", None)
 
     def data_received(self, data: bytes) -> None:
-        self._read_mono_ns = self.clock.mono_ns()
+        arrived = getattr(self._socket, "arrived_unix_ns", None)
+        if arrived is None:
+            self._read_mono_ns = self.clock.mono_ns()
+        else:
+            self._read_mono_ns = self.clock.mono_of_recent(arrived)
         super().data_received(data)
 
     def on_message_begin(self) -> None:

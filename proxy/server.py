@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import uvicorn
 
+from proxy.arrival import make_listener
 from proxy.errors import ProxyError
 from proxy.middleware import App
 from proxy.protocol import StampingProtocol
@@ -27,7 +28,7 @@ def bind(host: str, port: int, option: str = "--port") -> socket.socket:
         ProxyError: the port is taken, needs rights, or the address is not this host's.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_STREAM)
+    sock = make_listener(family)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind((host, port))

@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 
+RECENT_NS = 60_000_000_000
+
+
 class Clock(Protocol):
     """What Stagelens needs of time."""
 
@@ -33,6 +36,17 @@ class SystemClock:
 
     def unix_ns(self) -> int:
         return time.time_ns()  # noqa: TID251  the one place that may read the wall clock
+
+    def mono_of_recent(self, unix_ns: int) -> int:
+        """The monotonic stamp of a wall-clock stamp taken moments ago, as by the kernel.
+
+        Both clocks are read together, so a step of the wall clock matters only if it
+        happened in those moments; an age beyond ``RECENT_NS``, or in the future, is
+        taken for such a step and the answer is now.
+        """
+        now_mono, now_unix = self.mono_ns(), self.unix_ns()
+        age = now_unix - unix_ns
+        return now_mono - age if 0 <= age <= RECENT_NS else now_mono
 
 
 @dataclass(frozen=True, slots=True)
