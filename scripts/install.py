@@ -53,7 +53,7 @@ def main() -> int:
 
 def install(venv: Path, purpose: str) -> None:
     """Make ``venv`` whole for ``purpose``, or leave it without its stamp."""
-    if sys.version_info < (3, 11):
+    if sys.version_info < (3, 11):  # noqa: UP036  run before anything is installed
         raise InstallError(
             f"Python {sys.version.split()[0]} is too old: 3.11 or later is needed; "
             "give one with make PYTHON=/path/to/python3.11"

@@ -20,6 +20,8 @@ from pathlib import Path
 
 import openai
 
+from tracer.clock import SystemClock
+
 TOPICS = (
     "a harbour at night", "the tides", "bread and its history", "a lighthouse keeper",
     "how bees find their way", "an old bridge", "rain on a tin roof", "the first railway",
@@ -61,7 +63,7 @@ class Seen:
 @dataclass
 class Outcome:
     seen: list[Seen] = field(default_factory=list)
-    began_unix_s: float = 0.0
+    began_unix_ns: int = 0
 
     @property
     def failed(self) -> list[Seen]:
@@ -101,7 +103,7 @@ async def run_load(
     url: str, model: str, phases: list[list[Ask]], on_done: Callable[[Seen], None]
 ) -> Outcome:
     """Send every phase at its concurrency; a request that fails is kept with its error."""
-    outcome = Outcome(began_unix_s=time.time())
+    outcome = Outcome(began_unix_ns=SystemClock().unix_ns())
     async with openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as client:
         for (concurrency, _), asks in zip(PHASES, phases, strict=True):
             gate = asyncio.Semaphore(concurrency)

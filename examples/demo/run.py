@@ -21,9 +21,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from load import Outcome, Seen, plan, run_load, summary  # noqa: E402
-from rich.console import Console  # noqa: E402
-from rich.progress import (  # noqa: E402
+from load import Outcome, Seen, plan, run_load, summary
+from rich.console import Console
+from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
@@ -131,7 +131,7 @@ def demo(urls: dict[str, str], options: argparse.Namespace, console: Console) ->
     for seen in outcome.failed[:5]:
         console.print(f"failed: {seen.error}", style="red", markup=False)
     time.sleep(2.0)
-    since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(outcome.began_unix_s - 1))
+    since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(outcome.began_unix_ns // 10**9 - 1))
     stagelens("report", urls, "--since", since)
     stagelens("report", urls, "--since", since, "--by", "tag:phase", "--format", "json", quiet=True)
     traced = [s for s in outcome.seen if s.trace_id and not s.error]
