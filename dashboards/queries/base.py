@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from collectors.store.errors import StoreError
 from dashboards.errors import UnavailableError
 
 Row = dict[str, Any]
@@ -48,18 +49,12 @@ def run(
     )
     try:
         return store.query(f"{sql}\n{settings}", {**params, "database": store.database})
-    except _store_errors() as error:
+    except StoreError as error:
         raise UnavailableError(_explain(str(error), store.database, limits)) from error
 
 
-def _store_errors() -> tuple[type[Exception], ...]:
-    from clickhouse_connect.driver.exceptions import ClickHouseError
-
-    return (ClickHouseError, OSError)
-
-
 def _explain(text: str, database: str, limits: QueryLimits) -> str:
-    """One sentence for ClickHouse's error ``text``."""
+    """One sentence for the store's error ``text``, which holds ClickHouse's code."""
     match = re.search(r"Code: (\d+)", text)
     code = int(match[1]) if match else 0
     if code in {159, 160}:
@@ -79,5 +74,4 @@ def _explain(text: str, database: str, limits: QueryLimits) -> str:
             f"database {database!r} does not hold the tables of Stagelens: "
             "start a collector on this store once, it creates them"
         )
-    first = text.strip().splitlines()[0] if text.strip() else "no reason given"
-    return f"the store could not answer: {first[:300]}"
+    return text

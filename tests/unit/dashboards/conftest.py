@@ -1,116 +1,51 @@
-"""An embedded ClickHouse with the tables of the store, and rows that tests write by hand."""
+"""An embedded store with its real tables, and rows that tests write by hand."""
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
 
-import clickhouse_connect
 import pytest
+
+from collectors.store.client import Store, StoreSettings, open_store
+from collectors.store.migrate import migrate
+from collectors.store.url import StoreUrl
 
 BASE_UNIX_NS = 1_767_268_800_000_000_000  # 2026-01-01T12:00:00Z
 NOW_UNIX_NS = BASE_UNIX_NS + 3600 * 1_000_000_000
 STAGES = ("prompt", "retrieval", "queue", "prefill", "decode", "tool", "deliver", "unattributed")
 
-REQUESTS = """\
-CREATE TABLE requests (
-  Timestamp DateTime64(9,'UTC'), TraceId String, SpanId String,
-  ServiceName LowCardinality(String), ServiceInstance String,
-  Model LowCardinality(String), Operation LowCardinality(String), Route LowCardinality(String),
-  HttpStatus UInt16, Status LowCardinality(String), ErrorType LowCardinality(String),
-  FinishReason LowCardinality(String), Stream Bool, Choices UInt16,
-  E2ENs UInt64, PromptNs UInt64, HandoffNs UInt64, RetrievalNs UInt64, QueueNs UInt64,
-  PrefillNs UInt64, DecodeNs UInt64, PreemptedNs UInt64, ToolNs UInt64, DeliverNs UInt64,
-  UnattributedNs UInt64, StageCounts Map(LowCardinality(String), UInt16),
-  FirstChunkNs Nullable(UInt64), FirstTokenNs Nullable(UInt64), FirstAnswerNs Nullable(UInt64),
-  TpotNs Nullable(Float64), ItlNs Array(UInt64), ItlKind LowCardinality(String),
-  InputTokens Nullable(UInt32), OutputTokens Nullable(UInt32), CachedTokens Nullable(UInt32),
-  ReasoningTokens Nullable(UInt32), Preemptions UInt16, InFlight UInt32,
-  Running Nullable(UInt32), Waiting Nullable(UInt32), Warm Nullable(Bool),
-  ColdReason LowCardinality(String), Source LowCardinality(String), Repairs Array(String),
-  Tags Map(LowCardinality(String), String), Cost Nullable(Float64)
-) ENGINE = MergeTree PARTITION BY toDate(Timestamp)
-ORDER BY (Model, toStartOfHour(Timestamp), Timestamp)"""
-ENGINE_STEPS = """\
-CREATE TABLE engine_steps (
-  Timestamp DateTime64(9,'UTC'), ServiceName LowCardinality(String), ServiceInstance String,
-  Model LowCardinality(String), Engine UInt16, DurationNs UInt64, PrefillRequests UInt32,
-  PrefillTokens UInt32, DecodeRequests UInt32, DecodeTokens UInt32, Running UInt32,
-  Waiting UInt32, KvCacheUsage Float32, Preempted UInt32
-) ENGINE = MergeTree PARTITION BY toDate(Timestamp) ORDER BY (ServiceInstance, Engine, Timestamp)"""
-OTEL_TRACES = """\
-CREATE TABLE otel_traces (
-  Timestamp DateTime64(9,'UTC'), TraceId String, SpanId String, ParentSpanId String,
-  TraceState String, SpanName LowCardinality(String), SpanKind LowCardinality(String),
-  ServiceName LowCardinality(String), ResourceAttributes Map(LowCardinality(String), String),
-  ScopeName String, ScopeVersion String, SpanAttributes Map(LowCardinality(String), String),
-  Duration UInt64, StatusCode LowCardinality(String), StatusMessage String,
-  Events Nested (Timestamp DateTime64(9,'UTC'), Name LowCardinality(String),
-    Attributes Map(LowCardinality(String), String)),
-  Links Nested (TraceId String, SpanId String, TraceState String,
-    Attributes Map(LowCardinality(String), String))
-) ENGINE = MergeTree PARTITION BY toDate(Timestamp)
-ORDER BY (ServiceName, SpanName, toDateTime(Timestamp))"""
-TRACE_TIMES = """\
-CREATE TABLE otel_traces_trace_id_ts (TraceId String, Start DateTime('UTC'), End DateTime('UTC'))
-ENGINE = MergeTree PARTITION BY toDate(Start) ORDER BY (TraceId, Start)"""
-TRACE_TIMES_MV = """\
-CREATE MATERIALIZED VIEW otel_traces_trace_id_ts_mv TO otel_traces_trace_id_ts AS
-SELECT TraceId, min(Timestamp) AS Start, max(Timestamp) AS End FROM otel_traces
-WHERE TraceId != '' GROUP BY TraceId"""
-SUMS = """\
-CREATE TABLE otel_metrics_sum (
-  ResourceAttributes Map(LowCardinality(String), String), ResourceSchemaUrl String,
-  ScopeName String, ScopeVersion String, ScopeAttributes Map(LowCardinality(String), String),
-  ScopeDroppedAttrCount UInt32, ScopeSchemaUrl String, ServiceName LowCardinality(String),
-  MetricName String, MetricDescription String, MetricUnit String,
-  Attributes Map(LowCardinality(String), String),
-  StartTimeUnix DateTime64(9,'UTC'), TimeUnix DateTime64(9,'UTC'), Value Float64, Flags UInt32,
-  AggregationTemporality Int32, IsMonotonic Bool
-) ENGINE = MergeTree PARTITION BY toDate(TimeUnix)
-ORDER BY (ServiceName, MetricName, Attributes, toUnixTimestamp64Nano(TimeUnix))"""
-TABLES = {
-    "requests": REQUESTS,
-    "engine_steps": ENGINE_STEPS,
-    "otel_traces": OTEL_TRACES,
-    "otel_traces_trace_id_ts": TRACE_TIMES,
-    "otel_traces_trace_id_ts_mv": TRACE_TIMES_MV,
-    "otel_metrics_sum": SUMS,
-}
+WRITTEN = ("requests", "otel_traces", "otel_traces_trace_id_ts", "otel_metrics_sum")
+SETTINGS = StoreSettings(ttl_days=10_000)  # the rows are of a fixed day, whatever today is
 
 
 class HandStore:
     """A store whose rows a test writes itself; times are ns from ``BASE_UNIX_NS``."""
 
-    def __init__(self, client: Any, database: str) -> None:
-        self.client = client
-        self.database = database
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.database = store.database
         self._made = 0
 
     def query(self, sql: str, params: Mapping[str, object]) -> list[dict[str, object]]:
-        found = self.client.query(sql, parameters=dict(params))
-        return [dict(zip(found.column_names, row, strict=True)) for row in found.result_rows]
+        return self._store.query(sql, params)
 
     def empty(self) -> None:
         """Take away all rows; cheap for tables that have none."""
-        for name, ddl in TABLES.items():
-            if ddl.startswith("CREATE TABLE") and self._holds(name):
-                self.truncate(name)
-
-    def _holds(self, table: str) -> bool:
-        found = self.client.query(f"SELECT count() FROM {self.database}.{table}").result_rows
-        return bool(found[0][0])
+        for table in WRITTEN:
+            if self.query(f"SELECT count() AS n FROM {self._store.database}.{table}", {})[0]["n"]:
+                self.truncate(table)
 
     def truncate(self, table: str) -> None:
-        self.client.command(f"TRUNCATE TABLE {self.database}.{table}")
+        self._store.command(f"TRUNCATE TABLE {self._store.database}.{table}")
 
     def insert(self, table: str, rows: list[dict[str, object]]) -> None:
         body = "\n".join(json.dumps(row) for row in rows).encode()
-        self.client.raw_insert(f"{self.database}.{table}", insert_block=body, fmt="JSONEachRow")
+        self._store._client.raw_insert(
+            f"{self._store.database}.{table}", insert_block=body, fmt="JSONEachRow"
+        )
 
     def requests(self, *rows: Mapping[str, object]) -> None:
         self.insert("requests", [self.request(row) for row in rows])
@@ -209,43 +144,31 @@ def when(offset_ns: int) -> str:
 
 
 @pytest.fixture(scope="package")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     """The one embedded engine that a process may have."""
-    client = clickhouse_connect.get_client(
-        interface="chdb", path=str(tmp_path_factory.mktemp("chdb"))
-    )
+    url = StoreUrl(kind="chdb", database="each", path=tmp_path_factory.mktemp("dashboards") / "db")
+    opened = open_store(url, SETTINGS)
     for name in ("compile_expressions", "compile_aggregate_expressions"):
-        client.set_client_setting(name, 0)  # compiling takes longer than so small a query
-    yield client
-    client.close()
-
-
-@contextmanager
-def database(engine: Any, name: str) -> Iterator[HandStore]:
-    """Empty tables in a database of their own."""
-    engine.command(f"CREATE DATABASE {name}")
-    for ddl in TABLES.values():
-        engine.command(re.sub(rf"\b({'|'.join(TABLES)})\b", rf"{name}.\1", ddl))
-    yield HandStore(engine, name)
-    engine.command(f"DROP DATABASE {name}")
-
-
-@pytest.fixture(scope="package")
-def package_store(engine: Any) -> Iterator[HandStore]:
-    """The tables that tests use one after the other."""
-    with database(engine, "each") as made:
-        yield made
+        opened._client.set_client_setting(name, 0)  # takes longer than so small a query
+    migrate(opened)
+    yield opened
+    opened.close()
 
 
 @pytest.fixture
-def store(package_store: HandStore) -> Iterator[HandStore]:
+def store(engine: Store) -> Iterator[HandStore]:
     """Empty tables for one test."""
-    yield HandStore(package_store.client, package_store.database)
-    package_store.empty()
+    made = HandStore(engine)
+    yield made
+    made.empty()
 
 
 @pytest.fixture(scope="module")
-def module_store(engine: Any, request: pytest.FixtureRequest) -> Iterator[HandStore]:
-    """A store for tests of one module that only read what a fixture wrote."""
-    with database(engine, f"m{abs(hash(request.node.nodeid)):x}") as made:
-        yield made
+def module_store(engine: Store, request: pytest.FixtureRequest) -> Iterator[HandStore]:
+    """A database for tests of one module that only read what a fixture wrote."""
+    name = f"m{abs(hash(request.node.nodeid)):x}"
+    engine.command(f"CREATE DATABASE {name}")
+    other = Store(engine._client, replace(engine.url, database=name), SETTINGS, None)
+    migrate(other)
+    yield HandStore(other)
+    engine.command(f"DROP DATABASE {name}")

@@ -80,8 +80,8 @@ def test_an_answer_with_too_many_rows_is_refused_whole(store):
 
 
 def test_other_errors_of_the_store_are_one_line(store):
-    """The store's own first line is passed on, cut."""
-    with pytest.raises(UnavailableError, match="the store could not answer: ") as caught:
+    """The store's own sentence is passed on."""
+    with pytest.raises(UnavailableError, match="the store refused: ") as caught:
         run(store, "SELECT nothing_of_that_name", {}, QueryLimits())
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 400

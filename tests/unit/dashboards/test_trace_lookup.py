@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 
 from dashboards.errors import AmbiguousError, BadValueError, NotStoredError, UnavailableError
+from dashboards.filters import Filters
 from dashboards.queries import trace as trace_module
+from dashboards.queries.report import report
 from dashboards.queries.trace import trace
 from tracer import semconv
+from tracer.stages import Stage
 
 BASE = 1_767_268_800_000_000_000
 ONE = "ab" * 16
@@ -199,3 +202,32 @@ def test_a_store_without_tables_is_told_so(store):
     store.database = "nothing_here"
     with pytest.raises(UnavailableError, match="start a collector on this store once"):
         trace(store, ONE)
+
+
+def test_a_root_span_with_a_record_is_a_request_of_the_report(store):
+    """What a sender writes as attributes comes out as figures, through the store's own view."""
+    attributes = {
+        semconv.RECORD_VERSION: "1",
+        semconv.STATUS: "ok",
+        semconv.OPERATION: "chat",
+        semconv.MODEL: "m",
+        semconv.STREAM: "true",
+        semconv.E2E_NS: "100",
+        semconv.stage_ns(Stage.QUEUE): "40",
+        semconv.stage_count(Stage.QUEUE): "1",
+        semconv.stage_ns(Stage.DECODE): "60",
+        semconv.stage_count(Stage.DECODE): "2",
+        semconv.FIRST_TOKEN_NS: "45",
+        semconv.ITL_NS: "10,20,30",
+        semconv.ITL_KIND: "token",
+        semconv.OUTPUT_TOKENS: "4",
+        semconv.WARM: "false",
+        semconv.TAG_PREFIX + "run": "x",
+    }
+    store.spans(span("POST /v1", "r", "", 0, 100, SpanAttributes=attributes))
+    (record,) = trace(store, ONE).requests
+    assert (record.e2e_ns, record.stages_sum_ns, record.ttft_ns) == (100, 100, 45)
+    found = report(store, Filters(run="x"), ["warm"], now_unix_ns=BASE).overall
+    assert (found.stage("decode").n, found.stage("tool").n) == (1, 0)
+    assert found.measure("itl").p50_ns == 20
+    assert found.counts.cold == 1
