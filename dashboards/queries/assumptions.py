@@ -37,17 +37,16 @@ def assumptions(filters: Filters, overall: Slice, now_unix_ns: int) -> tuple[str
         "Rates and concurrency are over the window from the first start to the last end.",
     ]
     counts = overall.counts
-    if counts.repaired:
-        found.append(f"{counts.repaired} requests came with inconsistent stamps, mended by rule.")
-    if counts.itl_cut:
-        found.append(
-            f"{counts.itl_cut} requests have more than {ITL_CAP} gaps: ITL holds their first."
-        )
-    if counts.partition_broken:
-        found.append(
-            f"The stages of {counts.partition_broken} requests do not add up to their E2E: "
-            "another writer made them; the shares are off by as much."
-        )
+    for n, what in (
+        (counts.repaired, "inconsistent stamps were mended by rule"),
+        (counts.itl_cut, f"only the first {ITL_CAP} gaps count in ITL"),
+        (
+            counts.partition_broken,
+            "the stages do not add up to E2E (another writer made them), and shares are off",
+        ),
+    ):
+        if n:
+            found.append(f"In {n} of {counts.total} requests {what}.")
     return tuple(found)
 
 

@@ -51,8 +51,8 @@ def group_tables(report: Report, width: int, *, ascii_only: bool) -> Iterator[Re
     if report.groups_left_out.groups:
         left = report.groups_left_out
         yield Text(
-            f"{number(left.groups)} smaller groups with {number(left.requests)} requests are "
-            "left out: filter, or group by less",
+            f"smaller groups left out: {number(left.groups)}, with "
+            f"{number(left.requests)} requests; filter, or group by less",
             "dim",
         )
 

@@ -190,7 +190,7 @@ def test_groups_left_out_are_told(busy, monkeypatch, whole):
     """The report never passes a part for the whole."""
     monkeypatch.setattr("dashboards.queries.report.MOST_GROUPS", 1)
     text = text_of(report(busy, Filters(), ["model"], now_unix_ns=NOW))
-    assert "1 smaller groups with 10 requests are left out" in text
+    assert "smaller groups left out: 1, with 10 requests" in text
 
 
 def test_off_a_terminal_there_is_no_colour_and_ascii_is_enough(busy):
