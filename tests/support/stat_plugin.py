@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-MODULE = '''
+MODULE = """
 import json, os
 from vllm.v1.metrics.loggers import StatLoggerBase
 
@@ -30,7 +30,7 @@ class FinishedLog(StatLoggerBase):
 
     def log_engine_initialized(self):
         pass
-'''
+"""
 
 
 def install(folder: Path) -> Path:

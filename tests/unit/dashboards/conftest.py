@@ -9,16 +9,15 @@ from datetime import UTC, datetime
 
 import pytest
 
-from collectors.store.client import Store, StoreSettings, open_store
+from collectors.store.client import Store
 from collectors.store.migrate import migrate
-from collectors.store.url import StoreUrl
+from tests.conftest import FOREVER
 
 BASE_UNIX_NS = 1_767_268_800_000_000_000  # 2026-01-01T12:00:00Z
 NOW_UNIX_NS = BASE_UNIX_NS + 3600 * 1_000_000_000
 STAGES = ("prompt", "retrieval", "queue", "prefill", "decode", "tool", "deliver", "unattributed")
 
 WRITTEN = ("requests", "otel_traces", "otel_traces_trace_id_ts", "otel_metrics_sum")
-SETTINGS = StoreSettings(ttl_days=10_000)  # the rows are of a fixed day, whatever today is
 
 
 class HandStore:
@@ -143,18 +142,6 @@ def when(offset_ns: int) -> str:
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}.{ns:09d}"
 
 
-@pytest.fixture(scope="package")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    """The one embedded engine that a process may have."""
-    url = StoreUrl(kind="chdb", database="each", path=tmp_path_factory.mktemp("dashboards") / "db")
-    opened = open_store(url, SETTINGS)
-    for name in ("compile_expressions", "compile_aggregate_expressions"):
-        opened._client.set_client_setting(name, 0)  # takes longer than so small a query
-    migrate(opened)
-    yield opened
-    opened.close()
-
-
 @pytest.fixture
 def store(engine: Store) -> Iterator[HandStore]:
     """Empty tables for one test."""
@@ -168,7 +155,7 @@ def module_store(engine: Store, request: pytest.FixtureRequest) -> Iterator[Hand
     """A database for tests of one module that only read what a fixture wrote."""
     name = f"m{abs(hash(request.node.nodeid)):x}"
     engine.command(f"CREATE DATABASE {name}")
-    other = Store(engine._client, replace(engine.url, database=name), SETTINGS, None)
+    other = Store(engine._client, replace(engine.url, database=name), FOREVER, None)
     migrate(other)
     yield HandStore(other)
     engine.command(f"DROP DATABASE {name}")

@@ -1,0 +1,26 @@
+"""What all tests share: one embedded ClickHouse, because a process may open only one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from collectors.store.client import Store, StoreSettings, open_store
+from collectors.store.migrate import migrate
+from collectors.store.url import StoreUrl
+
+FOREVER = StoreSettings(ttl_days=10_000)
+"""Test rows are of a fixed day; whatever today is, they must not be dropped by age."""
+
+
+@pytest.fixture(scope="session")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """The one embedded engine, with the schema in database ``each``."""
+    url = StoreUrl(kind="chdb", database="each", path=tmp_path_factory.mktemp("chdb") / "db")
+    opened = open_store(url, FOREVER)
+    for name in ("compile_expressions", "compile_aggregate_expressions"):
+        opened._client.set_client_setting(name, 0)  # takes longer than so small a query
+    migrate(opened)
+    yield opened
+    opened.close()
