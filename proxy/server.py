@@ -84,7 +84,7 @@ async def serve(
         app,
         http=StampingProtocol,
         loop="none",
-        log_level="warning" if not settings.access_log else "info",
+        log_config=None,
         access_log=settings.access_log,
         timeout_graceful_shutdown=max(1, round(settings.shutdown_timeout_s)),
         lifespan="on",

@@ -50,6 +50,8 @@ def serve(config: Config, ports: ServePorts, ready_file: Path | None) -> int:
     check_model(config.model)
     folder = DataFolder(config.data_dir or default_data_dir())
     folder.prepare()
+    os.umask(0o077)
+    _log_to(folder.logs / "proxy.log", access=config.proxy.access_log)
     sock = bind(config.proxy.host, config.proxy.port)
     try:
         _warn_if_open(config.proxy.host)
@@ -65,6 +67,19 @@ def serve(config: Config, ports: ServePorts, ready_file: Path | None) -> int:
             ready_file.unlink(missing_ok=True)
     divert(2, folder.logs / "engine.log")  # libraries complain of leaks as the interpreter ends
     return code
+
+
+def _log_to(file: Path, *, access: bool) -> None:
+    """The HTTP server's own log goes to a file that only its owner reads.
+
+    Handlers' tracebacks belong there, not on the terminal.
+    """
+    handler = logging.FileHandler(file, delay=True)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    server = logging.getLogger("uvicorn")
+    server.addHandler(handler)
+    server.setLevel(logging.INFO if access else logging.WARNING)
+    server.propagate = False
 
 
 def _collector(config: Config, folder: DataFolder, ports: ServePorts) -> CollectorChild:

@@ -85,7 +85,8 @@ def start_server(folder: Path, model: Path, *flags: str) -> Served:
         [sys.executable, "-m", "stagelens", "serve", "--model", str(model), "--port", "0",
          "--otlp-port", "0", "--api-port", "0", "--data-dir", str(folder / "data"),
          "--ready-file", str(ready), "--shutdown-timeout", "2", "--warm-after", "0", "--",
-         "--max-model-len", "1024", "--enforce-eager", "--dtype", "float32", "--served-model-name", MODEL, *flags],
+         "--max-model-len", "1024", "--enforce-eager", "--dtype", "float32",
+         "--served-model-name", MODEL, *flags],
         env=environment, stderr=words,
     )  # fmt: skip
     give_up = time.monotonic() + START_LIMIT_S

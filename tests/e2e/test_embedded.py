@@ -232,15 +232,15 @@ async def get_metrics(served: Served) -> str:
         return text
 
 
-def test_engine_steps_are_stored_and_balance_with_the_tokens(run_of_200, served):
-    """Steps carry batch and cache figures; their decode and prefill tokens cover the requests'."""
+def test_steps_are_stored_and_every_item_is_accounted_for(run_of_200, served):
+    """Engine steps arrive, and received = written + refused + in flight with nothing refused."""
     status = served.source.status()
     assert status.engine_steps > 0
     assert status.collector is not None
     for signal in ("spans", "logs", "metrics"):
-        counts = status.collector[signal]
-        refused = sum(counts["refused"].values())
-        assert counts["received"] == counts["written"] + refused + counts["in_flight"]
+        counts = getattr(status.collector, signal)
+        refused = sum(counts.refused.values())
+        assert counts.received == counts.written + refused + counts.in_flight
         assert refused == 0
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -124,6 +126,6 @@ def test_no_mix_of_stamps_gives_a_negative_duration(stamps, tokens, ended):
     made.choices[0] = ChoiceMarks(tokens=tokens, first_mono_ns=last, last_mono_ns=last)
     stages = stages_of(made)
     intervals = stages.intervals()
-    assert all(a.end_ns == b.start_ns for a, b in zip(intervals, intervals[1:], strict=False))
+    assert all(a.end_ns == b.start_ns for a, b in itertools.pairwise(intervals))
     if stages.queue and made.queued_mono_ns > made.scheduled_mono_ns:
         assert REPAIR_ORDER in stages.repairs

@@ -104,7 +104,7 @@ async def test_a_client_that_leaves_cancels_the_work_and_leaves_one_cancelled_re
     """Streamed or not: the handler is cancelled at once, status cancelled (faults 38)."""
     script = Script()
     async with live_server(script.app()) as server:
-        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        _, writer = await asyncio.open_connection("127.0.0.1", server.port)
         body = json.dumps({"stream": stream}).encode()
         writer.write(
             b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
@@ -199,7 +199,7 @@ async def test_shutdown_with_requests_in_flight_ends_each_with_one_record():
             for i in range(4)
         ]
         await script.started.wait()
-        while server.recorder.in_flight < 4:
+        while server.recorder.in_flight < 4:  # noqa: ASYNC110  a count, not an event
             await asyncio.sleep(0.01)
         server.stop.set()
         assert await asyncio.wait_for(asyncio.shield(server.done), 10)
