@@ -152,10 +152,13 @@ class _Exchange:
     async def _send_body(self, message: Message) -> None:
         live = self.live
         body = message.get("body", b"")
+        waits = self._connection.writing_waits
+        now = self._clock.mono_ns()
         await self._send(message)
         if self._connection.lost_mono_ns is not None and live.done_mono_ns is None:
             return
-        now = self._clock.mono_ns()
+        if waits:  # else the socket took it at once, and what passed since is not the client's
+            now = self._clock.mono_ns()
         if live.stream:
             live.clocks.note(body, now, live.tokens_so_far)
         elif self._error_body is not None and len(self._error_body) < ERROR_BODY_LIMIT:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from tracer.clock import SystemClock
@@ -16,12 +17,18 @@ EXTENSION = "stagelens.connection"
 class ConnectionMarks:
     """When a request's first byte was read, and when its connection broke, if it did."""
 
-    __slots__ = ("first_byte_mono_ns", "lost_mono_ns", "on_lost")
+    __slots__ = ("_flow", "first_byte_mono_ns", "lost_mono_ns", "on_lost")
 
-    def __init__(self, first_byte_mono_ns: int) -> None:
+    def __init__(self, first_byte_mono_ns: int, flow: FlowControl | None = None) -> None:
         self.first_byte_mono_ns = first_byte_mono_ns
+        self._flow = flow
         self.lost_mono_ns: int | None = None
         self.on_lost: Callable[[], None] | None = None
+
+    @property
+    def writing_waits(self) -> bool:
+        """The client reads too slowly: a write now waits until it has taken more."""
+        return self._flow is not None and self._flow.write_paused
 
     def lose(self, mono_ns: int) -> None:
         """The connection is gone; told once."""
@@ -58,7 +65,7 @@ class StampingProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._marks = ConnectionMarks(self._read_mono_ns)
+        self._marks = ConnectionMarks(self._read_mono_ns, self.flow)
         self.scope["extensions"] = {EXTENSION: self._marks}  # type: ignore[dict-item]
 
     def connection_lost(self, exc: Exception | None) -> None:
