@@ -25,7 +25,7 @@ class Cause:
 
 CAUSES = (
     Cause(
-        r"(?i)(not enough|insufficient|no available|larger than the available|exceed\w*|"
+        r"(?i)memory.{0,120}less than requested|(not enough|insufficient|no available|larger than the available|exceed\w*|"
         r"cannot allocate|out of memory|larger than).{0,200}?"
         r"(memory|KV cache)|KV cache.{0,120}(larger than|not enough|exceed|fit)|OutOfMemoryError|"
         r"Cannot allocate memory",
@@ -44,6 +44,12 @@ CAUSES = (
         r"Invalid repository ID|Repo id must)",
         "the model was not found: give a folder that holds it, or a name that the model hub "
         "has and this machine can reach",
+    ),
+    Cause(
+        r"(?i)Unrecognized model|model_type. key|Error no file named|safetensors.{0,80}(header|invalid)|"
+        r"Cannot find any model weights",
+        "the model folder is not whole or not a model's: give one as saved by transformers' "
+        "save_pretrained",
     ),
     Cause(
         r"(?i)does not recognize this architecture|not supported for now|are not supported",
@@ -83,7 +89,7 @@ def stderr_to(log_file: Path) -> Iterator[None]:
 def explain(problem: BaseException, log_file: Path) -> ProxyError:
     """One sentence for an engine that did not start: the cause, the way out, the log."""
     text = f"{_tail(log_file)}\n{problem}"
-    reason = _last_error(text) or f"{type(problem).__name__}: {problem}"
+    reason = _last_error(text) or _one_line(type(problem).__name__, str(problem))
     for where in (reason, str(problem), text):
         for cause in CAUSES:
             if re.search(cause.pattern, where):
@@ -105,9 +111,16 @@ def _tail(log_file: Path) -> str:
 def _last_error(text: str) -> str:
     """The innermost exception line of the log, shortened; "" if there is none."""
     found = re.findall(r"(?m)^.*?\b([A-Z]\w*(?:Error|Exception)): (.+)$", text)
-    specific = [f for f in found if "Engine core initialization failed" not in f[1]]
+    specific = [f for f in found if not re.search(r"initialization failed|validation error", f[1])]
     if not specific:
         return ""
-    kind, message = specific[-1]
-    message = re.sub(r"\s+", " ", message).strip()
-    return f"{kind}: {message[:300]}"
+    return _one_line(*specific[-1])
+
+
+def _one_line(kind: str, message: str) -> str:
+    """The gist of an exception: pydantic's frame around a message is taken off."""
+    if inner := re.search(r"(?s)(?:Value|Assertion) error, (.*?)(?: \[type=|$)", message):
+        message = inner.group(1)
+    if inner := re.search(r"Worker failed with error '(.*?)', please check", message):
+        message = inner.group(1)
+    return f"{kind}: {' '.join(message.split())[:300]}"

@@ -17,13 +17,21 @@ KV = (
 )
 GPU = "ValueError: No available memory for the cache blocks. Try increasing gpu_memory_utilization"
 OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"
+CPU = (
+    "RuntimeError: Worker failed with error 'Available memory on node 0 (9.39/10.84 GiB) on kv cache "
+    "allocation is less than requested memory for kv (900.0 GiB).', please check the stack trace"
+)
 VISION = "RuntimeError: operator torchvision::nms does not exist"
+PYDANTIC = (
+    "ValidationError: 1 validation error for ModelConfig\n  Value error, Unrecognized model in /m. "
+    "Should have a `model_type` key [type=value_error, input_value=ArgsKwargs((), {})]\n    For more"
+)
 HUB = "OSError: We couldn't connect to the model hub to load the files, and couldn't find them"
 
 
 @pytest.mark.parametrize(
     ("log", "says"),
-    [(KV, "KV cache does not fit"), (GPU, "KV cache does not fit"), (OOM, "KV cache does not fit"),
+    [(KV, "KV cache does not fit"), (CPU, "KV cache does not fit"), (GPU, "KV cache does not fit"), (OOM, "KV cache does not fit"),
      (VISION, "torchvision does not fit"), (HUB, "model was not found"),
      ("KeyError: 'odd'", "KeyError: 'odd'")],
 )  # fmt: skip
@@ -36,6 +44,15 @@ def test_known_causes_get_their_way_out(tmp_path, log, says):
     assert str(file) in str(problem)
     assert "\n" not in str(problem)
     assert problem.exit_code == 1
+
+
+def test_a_frame_around_a_message_is_taken_off(tmp_path):
+    """pydantic's several lines become the one that matters."""
+    said = str(explain(ValueError(PYDANTIC), tmp_path / "none.log"))
+    assert "the model folder is not whole" in said
+    assert "Unrecognized model in /m" in said
+    assert "\n" not in said
+    assert "ArgsKwargs" not in said
 
 
 def test_a_missing_log_still_gives_a_sentence(tmp_path):
