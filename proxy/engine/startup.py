@@ -25,7 +25,8 @@ class Cause:
 
 CAUSES = (
     Cause(
-        r"(?i)memory.{0,120}less than requested|(not enough|insufficient|no available|larger than the available|exceed\w*|"
+        r"(?i)memory.{0,120}less than requested|"
+        r"(not enough|insufficient|no available|larger than the available|exceed\w*|"
         r"cannot allocate|out of memory|larger than).{0,200}?"
         r"(memory|KV cache)|KV cache.{0,120}(larger than|not enough|exceed|fit)|OutOfMemoryError|"
         r"Cannot allocate memory",

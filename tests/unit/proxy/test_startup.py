@@ -31,7 +31,8 @@ HUB = "OSError: We couldn't connect to the model hub to load the files, and coul
 
 @pytest.mark.parametrize(
     ("log", "says"),
-    [(KV, "KV cache does not fit"), (CPU, "KV cache does not fit"), (GPU, "KV cache does not fit"), (OOM, "KV cache does not fit"),
+    [(KV, "KV cache does not fit"), (CPU, "KV cache does not fit"),
+     (GPU, "KV cache does not fit"), (OOM, "KV cache does not fit"),
      (VISION, "torchvision does not fit"), (HUB, "model was not found"),
      ("KeyError: 'odd'", "KeyError: 'odd'")],
 )  # fmt: skip
