@@ -12,8 +12,8 @@ import time
 from dataclasses import dataclass
 from typing import Protocol
 
-
 RECENT_NS = 60_000_000_000
+"""An older stamp is not one of the kernel's for bytes just read."""
 
 
 class Clock(Protocol):

@@ -23,7 +23,7 @@ from typing import Any
 
 from proxy.recorder import EngineLoad
 from proxy.request.call import EngineCall
-from proxy.request.live import CURRENT
+from proxy.request.live import CURRENT, LiveRequest
 from tracer import semconv
 from tracer.clock import Anchor, Clock, seconds_to_ns
 from tracer.otlp import LogRecordDraft
@@ -66,51 +66,75 @@ class EngineTap:
         """Wrap the four places; do it before the engine's first request."""
         self._engine = engine
         self._anchor = Anchor.take(self.clock)
-        engine.generate = self._wrap_call(engine.generate, default_operation="chat")
-        engine.encode = self._wrap_call(engine.encode, default_operation="embeddings")
-        processor, core = engine.output_processor, engine.engine_core
-        processor.add_request = self._wrap_add(processor.add_request)
-        core.get_output_async = self._wrap_outputs(core.get_output_async)
+        chat, embeddings = self._wrap_call("chat"), self._wrap_call("embeddings")
+        places = (
+            (engine, "generate", chat),
+            (engine, "encode", embeddings),
+            (getattr(engine, "output_processor", None), "add_request", self._wrap_add),
+            (getattr(engine, "engine_core", None), "get_output_async", self._wrap_outputs),
+        )
+        missing = [name for owner, name, _ in places if not hasattr(owner, name)]
+        for owner, name, wrap in places:
+            if name not in missing:
+                setattr(owner, name, wrap(getattr(owner, name)))
+        if missing:
+            log.warning(
+                "this vLLM has no %s where Stagelens listens: requests are served, "
+                "some stage times will be missing", ", ".join(missing),
+            )  # fmt: skip
 
     def load(self) -> EngineLoad:
         """Running and waiting requests as of the last step; both 0 when the engine is idle."""
-        if not self._engine.output_processor.request_states:
-            return EngineLoad(0, 0)
-        return self._load
+        known = getattr(getattr(self._engine, "output_processor", None), "request_states", None)
+        if known is None:
+            return EngineLoad()
+        return self._load if known else EngineLoad(0, 0)
 
     # -- the request's side ----------------------------------------------------
 
-    def _wrap_call(self, original: Any, default_operation: str) -> Any:
-        async def traced(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, None]:
-            live = CURRENT.get()
-            inner = original(*args, **kwargs)
-            if live is None:
-                async for output in inner:
-                    yield output
-                return
-            call = EngineCall(
-                request_id=str(_argument(args, kwargs, 2, "request_id")),
-                operation=live.operation or default_operation,
-                handed_mono_ns=self.clock.mono_ns(),
-                model=self._model_of(kwargs),
-            )
-            _note_params(call, _argument(args, kwargs, 1, "sampling_params"))
-            task = asyncio.current_task()
-            call.cancel = task.cancel if task is not None else None
-            live.calls.append(call)
-            try:
-                async for output in inner:
-                    _note_output(call, output)
-                    yield output
-            except Exception as problem:
-                call.error_type = type(problem).__name__
-                raise
-            finally:
-                call.ended_mono_ns = self.clock.mono_ns()
-                self._unbind(call)
-                await inner.aclose()
+    def _wrap_call(self, default_operation: str) -> Callable[[Any], Any]:
+        def wrap(original: Any) -> Any:
+            def traced(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, None]:
+                live = CURRENT.get()
+                inner = original(*args, **kwargs)
+                if live is None:
+                    return inner  # type: ignore[no-any-return]
+                return self._follow(live, inner, args, kwargs, default_operation)
 
-        return traced
+            return traced
+
+        return wrap
+
+    async def _follow(
+        self,
+        live: LiveRequest,
+        inner: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        default_operation: str,
+    ) -> AsyncGenerator[Any, None]:
+        """Pass the engine's outputs on, noting what they say; ends with the inner generator."""
+        call = EngineCall(
+            request_id=str(_argument(args, kwargs, 2, "request_id")),
+            operation=live.operation or default_operation,
+            handed_mono_ns=self.clock.mono_ns(),
+            model=self._model_of(kwargs),
+        )
+        _note_params(call, _argument(args, kwargs, 1, "sampling_params"))
+        task = asyncio.current_task()
+        call.cancel = task.cancel if task is not None else None
+        live.calls.append(call)
+        try:
+            async for output in inner:
+                _note_output(call, output)
+                yield output
+        except Exception as problem:
+            call.error_type = type(problem).__name__
+            raise
+        finally:
+            call.ended_mono_ns = self.clock.mono_ns()
+            self._unbind(call)
+            await inner.aclose()
 
     def _model_of(self, kwargs: dict[str, Any]) -> str:
         adapter = getattr(kwargs.get("lora_request"), "lora_name", None)
@@ -217,6 +241,25 @@ def _note_output(call: EngineCall, output: Any) -> None:
     if call.cached_tokens is None:
         cached = getattr(output, "num_cached_tokens", None)
         call.cached_tokens = int(cached) if cached is not None else None
+    if call.finished and call.queued_mono_ns is None:
+        _note_metrics(call, getattr(output, "metrics", None))
+
+
+def _note_metrics(call: EngineCall, metrics: Any) -> None:
+    """The stamps that the answer itself carries, where the engine core's were not heard."""
+    queued, scheduled, first, last = (
+        getattr(metrics, name, 0.0) or 0.0
+        for name in ("queued_ts", "scheduled_ts", "first_token_ts", "last_token_ts")
+    )
+    if not (queued and scheduled and first):
+        return
+    call.repairs.append("core_not_heard:stamps_of_the_answer_used")
+    call.note_queued(seconds_to_ns(queued))
+    call.note_scheduled(seconds_to_ns(scheduled))
+    tokens = int(getattr(metrics, "num_generation_tokens", 0))
+    call.note_output(0, min(1, tokens), seconds_to_ns(first))
+    if tokens > 1:
+        call.note_output(0, tokens - 1, seconds_to_ns(last))
 
 
 def _note_core_output(call: EngineCall, index: int, output: Any, ready_mono_ns: int) -> None:
