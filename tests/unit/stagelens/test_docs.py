@@ -134,7 +134,7 @@ def test_repairs_are_those_of_the_code():
     named = {spans[0] for spans in first_cells(section("docs/stages.md", "Repairs"))}
     sources = [*(ROOT / "proxy").rglob("*.py"), *(ROOT / "collectors").rglob("*.py")]
     code = "\n".join(file.read_text(encoding="utf-8") for file in sources)
-    assert named == set(re.findall(r'"([a-z]+(?:_[a-z]+)+:[a-z]+(?:_[a-z0-9]+)+)"', code))
+    assert named == set(re.findall(r'"([a-z]+(?:_[a-z]+)+:[a-z]+(?:_[a-z0-9]+)*)"', code))
 
 
 def test_the_readme_is_short():
