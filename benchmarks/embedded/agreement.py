@@ -36,7 +36,7 @@ def main() -> int:
         port = free_port()
         server = start("stagelens", options.model, port, Path(scratch))
         try:
-            wait_ready(server, port)
+            wait_ready(server, port, Path(scratch) / "log")
             asyncio.run(load(port, 16, options.concurrency, options.tokens, seed=1))
             with contextlib.suppress(OSError):
                 os.nice(-10)

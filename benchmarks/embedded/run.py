@@ -70,7 +70,7 @@ def one_server(name: str, options: argparse.Namespace) -> Result:
         port = free_port()
         server = start(name, options.model, port, Path(scratch))
         try:
-            wait_ready(server, port)
+            wait_ready(server, port, Path(scratch) / "log")
             asyncio.run(load(port, 16, options.concurrency, options.tokens, seed=1))
             began = time.monotonic()
             seen = asyncio.run(
@@ -94,8 +94,10 @@ def start(name: str, model: str, port: int, scratch: Path) -> subprocess.Popen[b
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
     environment.setdefault("VLLM_CPU_KVCACHE_SPACE", "2")
     if name == "plain":
-        command = [str(Path(sys.executable).with_name("vllm")), "serve", model, "--host",
-                   "127.0.0.1", "--port", str(port), *FLAGS]  # fmt: skip
+        # what `vllm serve` runs; the command itself looks for a package named vllm, which the
+        # CPU build is not
+        command = [sys.executable, "-m", "vllm.entrypoints.launchers.api_server.entry", "--model",
+                   model, "--host", "127.0.0.1", "--port", str(port), *FLAGS]  # fmt: skip
     else:
         command = [
             sys.executable, "-m", "stagelens", "serve", "--model", model, "--port", str(port),
@@ -105,9 +107,9 @@ def start(name: str, model: str, port: int, scratch: Path) -> subprocess.Popen[b
         return subprocess.Popen(command, stdout=log, stderr=log, env=environment)
 
 
-def wait_ready(server: subprocess.Popen[bytes], port: int) -> None:
+def wait_ready(server: subprocess.Popen[bytes], port: int, log: Path) -> None:
     for _ in range(1200):
-        assert server.poll() is None, "the server ended while it was starting"
+        assert server.poll() is None, f"the server ended: {log.read_text()[-1500:]}"
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=2) as answer:
                 if answer.status == 200:
