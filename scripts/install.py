@@ -1,33 +1,42 @@
 """Make the environment `.venv` with everything the demo or the tests need.
 
 Run by any Python >= 3.11 with nothing installed. Uses uv (a minute at most) where pip
-can get it and pip (some minutes) where it cannot. PyTorch's CPU build brings three
-packages along that do not fit it and stop transformers from importing: they are left
-out. A second run with the same inputs does nothing.
+can get it and pip (some minutes) where it cannot. vLLM for the CPU asks for three
+packages whose builds do not fit the CPU torch and stop transformers from importing:
+they are left out. A second run with the same inputs does nothing, and an environment
+counts as whole only once its libraries were imported.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import hashlib
 import json
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+STAMP = "stagelens-install.json"
 UNFIT = ("torchvision", "torchaudio", "torchcodec")
 NEEDED_GB = {"cpu": 5, "gpu": 20}
-CHECK = (
-    "import importlib.util as u, sys\n"
-    "import transformers, vllm, chdb, clickhouse_connect, stagelens\n"
-    "bad = [n for n in %r if u.find_spec(n)]\n"
-    "sys.exit('these do not fit the CPU build of torch: ' + ', '.join(bad) if bad else 0)\n"
+SIZES = {"cpu": "3.5 GB, about a minute on a fast network", "gpu": "12 GB, some minutes"}
+CHECK = """
+import importlib.util, sys
+import chdb, clickhouse_connect, stagelens.cli, transformers, vllm
+unfit = [name for name in {unfit!r} if importlib.util.find_spec(name)]
+sys.exit("these do not fit the CPU build of torch: " + ", ".join(unfit) if unfit else 0)
+"""
+NO_NETWORK = re.compile(
+    r"name resolution|Name or service not known|Network is unreachable|Connection refused|"
+    r"No route to host|ConnectTimeout|Read timed out|ProxyError|SSLError|CERTIFICATE_VERIFY",
+    re.IGNORECASE,
 )
 
 
@@ -41,8 +50,11 @@ def main() -> int:
     parser.add_argument("--venv", type=Path, default=ROOT / ".venv")
     options = parser.parse_args()
     try:
-        install(options.venv, options.purpose)
-    except InstallError as problem:
+        _check_system()
+        with Path(__file__).open() as lock:
+            _wait_for(lock.fileno())
+            install(options.venv.absolute(), options.purpose)
+    except (InstallError, OSError) as problem:
         print(f"install: error: {problem}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
@@ -51,124 +63,192 @@ def main() -> int:
     return 0
 
 
-def install(venv: Path, purpose: str) -> None:
-    """Make ``venv`` whole for ``purpose``, or leave it without its stamp."""
-    if sys.version_info < (3, 11):  # noqa: UP036  run before anything is installed
+def _check_system() -> None:
+    if not (3, 11) <= sys.version_info[:2] < (3, 15):
         raise InstallError(
-            f"Python {sys.version.split()[0]} is too old: 3.11 or later is needed; "
+            f"Python {sys.version.split()[0]} does not do: vLLM needs 3.11 to 3.14; "
             "give one with make PYTHON=/path/to/python3.11"
         )
-    backend = "gpu" if shutil.which("nvidia-smi") and _gpu_answers() else "cpu"
-    stamp = venv / "stagelens-install.json"
-    wanted = {"inputs": _inputs(backend), "purpose": purpose}
-    have = _read(stamp)
-    if have.get("inputs") == wanted["inputs"] and have.get("purpose") in (purpose, "dev"):
+    if sys.platform != "linux":
+        raise InstallError(f"vLLM is built for Linux and this is {sys.platform}: use a Linux machine")
+
+
+def _wait_for(lock: int) -> None:
+    """Two at once (`make -j demo test`) would write into one environment."""
+    import fcntl  # not on every system, and the system is checked before
+
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        say("another install runs; waiting for it")
+        fcntl.flock(lock, fcntl.LOCK_EX)
+
+
+def install(venv: Path, purpose: str) -> None:
+    """Make ``venv`` whole for ``purpose``, or leave it without a whole stamp."""
+    backend = "gpu" if shutil.which("nvidia-smi") and _run(["nvidia-smi", "-L"], quiet=True) else "cpu"
+    wanted = _inputs(venv, backend)
+    have = _read(venv / STAMP)
+    python = str(venv / "bin" / "python")
+    if have.get("inputs") == wanted and have.get("purpose") in (purpose, "dev") and _exists(python):
         return
-    _check_disk(venv, backend)
+    if have.get("purpose") == "dev":
+        purpose = "dev"
     began = time.monotonic()
-    say(f"making {venv} for the {backend.upper()} (about 3.5 GB on a CPU; a minute or so)")
-    stamp.unlink(missing_ok=True)
-    python = _make_venv(venv)
-    extras = f"{backend},{'dev' if purpose == 'dev' or have.get('purpose') == 'dev' else 'demo'}"
-    if _run([python, "-m", "pip", "install", "--quiet", "uv>=0.8"], quiet=True):
-        _with_uv(python, extras, backend)
-    else:
-        say("uv is not to be had: installing with pip, which takes some minutes")
-        _with_pip(python, extras, backend)
+    _check_room(venv, backend)
+    say(f"making {venv} for the {backend.upper()} ({SIZES[backend]})")
+    made_by = _make_venv(venv, python, have)
+    stamp = {"inputs": "", "purpose": purpose, "made_by": made_by}
+    (venv / STAMP).write_text(json.dumps(stamp))
+    _put_packages(python, f"{backend},{purpose}", backend)
     say("checking that the engine's libraries import")
-    unfit = UNFIT if backend == "cpu" else ()
-    if not _run([python, "-c", CHECK % (unfit,)]):
-        raise InstallError(f"{venv} was made but its libraries do not import: delete it, try again")
-    purpose = "dev" if "dev" in extras else "demo"
-    stamp.write_text(json.dumps({**wanted, "purpose": purpose}))
+    if not _run([python, "-c", CHECK.format(unfit=UNFIT if backend == "cpu" else ())]):
+        raise InstallError(
+            f"{venv} was made, but its libraries do not import (see above): "
+            "run it again, which makes it anew"
+        )
+    (venv / STAMP).write_text(json.dumps({**stamp, "inputs": wanted}))
     say(f"ready in {time.monotonic() - began:.0f} s")
 
 
-def _with_uv(python: str, extras: str, backend: str) -> None:
-    command = [
-        python, "-m", "uv", "pip", "install", "--python", python,
-        "--index-strategy", "unsafe-best-match", "--editable", f"{ROOT}[{extras}]",
-    ]  # fmt: skip
-    places, indexes = _pip_sources(python)
-    for place in places:
-        command += ["--find-links", place]
-    for name, value in indexes:
-        command += [name, value]
-    overrides = ROOT / ".venv-overrides.txt"
-    if backend == "cpu":
-        overrides.write_text("".join(f"{n} ; sys_platform == 'never'\n" for n in UNFIT))
-        command += ["--override", str(overrides)]
-        if not _has_cpu_torch(places):
-            command += ["--torch-backend", "cpu"]
-    try:
-        if not _run(command):
+def _make_venv(venv: Path, python: str, have: dict[str, str]) -> str:
+    """A working environment of this Python; who made it: us, or the user.
+
+    Ours is made anew when it is of another Python or was left in the middle (a package
+    may then lack files). One that the user made is never removed.
+    """
+    works = _say_of([python, "-c", "import pip, sys; print(sys.version)"]).strip() == sys.version
+    made_by = have.get("made_by", "us" if have else "user")
+    if works and (made_by == "user" or have.get("inputs")):
+        return made_by
+    if venv.exists() and any(venv.iterdir()):
+        if made_by == "user":
             raise InstallError(
-                "the packages could not be installed (see above): check the network and pip's "
-                "configuration, then run it again"
+                f"{venv} was not made by this script and does not work with this Python "
+                f"({sys.version.split()[0]}): remove it, or name another with make VENV=FOLDER"
             )
-    finally:
-        overrides.unlink(missing_ok=True)
+        say("the one that is there is not whole or of another Python: making it anew")
+        shutil.rmtree(venv)
+    venv.mkdir(parents=True, exist_ok=True)
+    (venv / STAMP).write_text(json.dumps({"inputs": "", "made_by": "us"}))
+    _call_venv(venv)
+    return "us"
 
 
-def _with_pip(python: str, extras: str, backend: str) -> None:
-    if not _run([python, "-m", "pip", "install", "--editable", f"{ROOT}[{extras}]"]):
+def _call_venv(venv: Path) -> None:
+    made = subprocess.run(
+        [sys.executable, "-m", "venv", str(venv)], capture_output=True, text=True, check=False
+    )
+    if made.returncode:
+        said = (made.stderr + made.stdout).strip().splitlines() or ["nothing"]
+        hint = next((line.strip() for line in said if "apt install" in line), "")
         raise InstallError(
-            "pip could not install the packages (see above): check the network; the CPU build of "
-            "torch comes from PyTorch's own CPU index (PIP_EXTRA_INDEX_URL)"
+            f"{venv} could not be made: Python's venv module with ensurepip is needed "
+            f"({hint or 'Debian: apt install python3-venv'}; Python said: {said[-1].strip()})"
+        )
+
+
+def _put_packages(python: str, extras: str, backend: str) -> None:
+    target = f"{ROOT}[{extras}]"
+    got = subprocess.run(
+        [python, "-m", "pip", "install", "--quiet", "--retries", "2", "uv>=0.8"],
+        env=_environment(), cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if not got.returncode:
+        _with_uv(python, target, backend)
+    elif NO_NETWORK.search(got.stderr):
+        raise InstallError(
+            "no package index can be reached: connect to a network, or name a mirror or a folder "
+            "of wheels in pip's configuration (PIP_INDEX_URL, PIP_FIND_LINKS)"
+        )
+    else:
+        say("uv is not to be had: installing with pip, which takes some minutes")
+        _with_pip(python, target, backend)
+
+
+def _with_uv(python: str, target: str, backend: str) -> None:
+    command = [python, "-m", "uv", "pip", "install", "--python", python, "--editable", target]
+    environment = _environment() | _uv_settings(_pip_settings(python))
+    if environment.pop("NO_INDEX", ""):
+        command.append("--no-index")
+    with tempfile.TemporaryDirectory() as scratch:
+        if backend == "cpu":
+            overrides = Path(scratch) / "overrides.txt"
+            overrides.write_text("".join(f"{n} ; sys_platform == 'never'\n" for n in UNFIT))
+            command += ["--override", str(overrides)]
+            say("looking for the packages")
+            if not _run([*command, "--dry-run"], quiet=True, environment=environment):
+                command += ["--torch-backend", "cpu"]  # PyTorch's own index of CPU builds
+        if not _run(command, environment=environment):
+            raise InstallError(f"the packages could not be installed (see above): {_way_out(python)}")
+
+
+def _with_pip(python: str, target: str, backend: str) -> None:
+    if not _run([python, "-m", "pip", "install", "--editable", target]):
+        raise InstallError(
+            f"pip could not install the packages (see above): {_way_out(python)}; the CPU build "
+            "of torch comes from PyTorch's own CPU index (PIP_EXTRA_INDEX_URL)"
         )
     if backend == "cpu":
         _run([python, "-m", "pip", "uninstall", "--quiet", "--yes", *UNFIT])
 
 
-def _pip_sources(python: str) -> tuple[list[str], list[tuple[str, str]]]:
-    """What pip is told of other places for packages, which uv does not read by itself."""
-    told = subprocess.run(
-        [python, "-m", "pip", "config", "list"], capture_output=True, text=True, check=False
-    ).stdout
-    places: list[str] = []
-    indexes: list[tuple[str, str]] = []
-    for line in told.splitlines():
-        found = re.fullmatch(r"(?:global|install|:env:)\.([a-z-]+)='(.*)'", line.strip())
-        if not found:
-            continue
-        values = shlex.split(found.group(2))
-        if found.group(1) == "find-links":
-            places += [v for v in values if v not in places]
-        elif found.group(1) == "index-url":
-            indexes += [("--default-index", v) for v in values]
-        elif found.group(1) == "extra-index-url":
-            indexes += [("--index", v) for v in values if not v.startswith("file:")]
-    return places, list(dict.fromkeys(indexes))
+def _way_out(python: str) -> str:
+    if shutil.disk_usage(python).free < 1e9:
+        return "the disk is full, make room and run it again"
+    return "check the network and pip's configuration, then run it again"
 
 
-def _has_cpu_torch(places: list[str]) -> bool:
-    return any(list(Path(p).glob("torch-*+cpu-*.whl")) for p in places if Path(p).is_dir())
+def _pip_settings(python: str) -> dict[str, str]:
+    """pip's own settings, from its files and environment, as pip itself ranks them."""
+    found: dict[str, dict[str, str]] = {"global": {}, "install": {}, ":env:": {}}
+    for line in _say_of([python, "-m", "pip", "config", "list"]).splitlines():
+        name, _, value = line.partition("=")
+        section, _, key = name.rpartition(".")
+        if section in found:
+            found[section][key] = str(ast.literal_eval(value))
+    return found["global"] | found["install"] | found[":env:"]
 
 
-def _make_venv(venv: Path) -> str:
-    python = venv / "bin" / "python"
-    if not python.exists() and not _run([sys.executable, "-m", "venv", str(venv)]):
-        raise InstallError(
-            f"{venv} could not be made: Python's venv module is needed (Debian: python3-venv)"
-        )
-    return str(python)
+def _uv_settings(pip: dict[str, str]) -> dict[str, str]:
+    """The same for uv, which does not read pip's; in the environment, where no `ps` shows them.
+
+    Every index counts alike, as in pip. What the user told uv itself stays.
+    """
+    words = {key: value.split() for key, value in pip.items()}
+    told = {
+        "UV_DEFAULT_INDEX": " ".join(words.get("index-url", [])),
+        "UV_INDEX": " ".join(words.get("extra-index-url", [])),
+        "UV_FIND_LINKS": ",".join(words.get("find-links", [])),
+        "UV_CONSTRAINT": " ".join(words.get("constraint", [])),
+        "UV_INSECURE_HOST": " ".join(words.get("trusted-host", [])),
+        "UV_HTTP_TIMEOUT": pip.get("timeout", pip.get("default-timeout", "")),
+        "SSL_CERT_FILE": pip.get("cert", ""),
+        "ALL_PROXY": pip.get("proxy", ""),
+        "UV_INDEX_STRATEGY": "unsafe-best-match",
+        "NO_INDEX": "1" if pip.get("no-index", "0").lower() in ("1", "true", "yes", "on") else "",
+    }
+    return {name: os.environ.get(name) or value for name, value in told.items() if value}
 
 
-def _check_disk(venv: Path, backend: str) -> None:
-    free = shutil.disk_usage(venv.parent).free / 1e9
-    if free < NEEDED_GB[backend]:
-        raise InstallError(
-            f"{venv.parent} has {free:.1f} GB free and {NEEDED_GB[backend]} GB are needed: make room"
-        )
+def _check_room(venv: Path, backend: str) -> None:
+    """Room for the environment and for uv's cache, which may lie in another file system."""
+    if not os.access(venv if venv.exists() else venv.parent, os.W_OK):
+        raise InstallError(f"{venv} cannot be written: give a folder that can, make VENV=FOLDER")
+    cache = Path(os.environ.get("UV_CACHE_DIR") or Path.home() / ".cache")
+    for folder in (venv, cache):
+        there = next(p for p in (folder, *folder.absolute().parents) if p.exists())
+        free = shutil.disk_usage(there).free / 1e9
+        if free < NEEDED_GB[backend]:
+            raise InstallError(
+                f"{there} has {free:.1f} GB free and {NEEDED_GB[backend]} GB are needed: make room"
+            )
 
 
-def _gpu_answers() -> bool:
-    return _run(["nvidia-smi", "-L"], quiet=True)
-
-
-def _inputs(backend: str) -> str:
+def _inputs(venv: Path, backend: str) -> str:
     text = (ROOT / "pyproject.toml").read_bytes() + Path(__file__).read_bytes()
-    return hashlib.sha256(text + backend.encode() + sys.version.encode()).hexdigest()[:16]
+    place = f"{venv.resolve()} {ROOT} {backend} {sys.version}"
+    return hashlib.sha256(text + place.encode()).hexdigest()[:16]
 
 
 def _read(stamp: Path) -> dict[str, str]:
@@ -178,15 +258,34 @@ def _read(stamp: Path) -> dict[str, str]:
         return {}
 
 
-def _run(command: list[str], *, quiet: bool = False) -> bool:
+def _exists(python: str) -> bool:
+    return os.access(python, os.X_OK)
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_USER": "0"}
+
+
+def _run(command: list[str], *, quiet: bool = False, environment: dict[str, str] | None = None) -> bool:
     output = subprocess.DEVNULL if quiet else None
-    environment = {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     try:
-        return subprocess.run(
-            command, stdout=output, stderr=output, env=environment, cwd=ROOT, check=False
-        ).returncode == 0
+        done = subprocess.run(
+            command, stdout=output, stderr=output, env=environment or _environment(), cwd=ROOT,
+            check=False,
+        )  # fmt: skip
     except OSError:
         return False
+    return done.returncode == 0
+
+
+def _say_of(command: list[str]) -> str:
+    """What a command says on standard output; nothing where it cannot be run."""
+    try:
+        return subprocess.run(
+            command, capture_output=True, text=True, check=False, env=_environment(), cwd=ROOT
+        ).stdout
+    except OSError:
+        return ""
 
 
 def say(text: str) -> None:
