@@ -86,7 +86,7 @@ async def serve(
         loop="none",
         log_config=None,
         access_log=settings.access_log,
-        timeout_graceful_shutdown=max(1, round(settings.shutdown_timeout_s)),
+        timeout_graceful_shutdown=settings.shutdown_timeout_s,
         lifespan="on",
         ws="none",
         date_header=True,

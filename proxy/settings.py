@@ -22,8 +22,8 @@ class ProxySettings(BaseModel):
     request_timeout_s: float | None = Field(
         default=None, gt=0, description="longest a whole request may take; none by default"
     )
-    shutdown_timeout_s: float = Field(
-        default=15.0, ge=0, description="how long running requests may finish at shutdown"
+    shutdown_timeout_s: int = Field(
+        default=15, ge=1, description="how long running requests may finish at shutdown"
     )
     flush_timeout_s: float = Field(default=5.0, gt=0)
     warm_after_s: float = Field(

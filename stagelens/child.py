@@ -1,53 +1,89 @@
-"""The collector as a child process of `stagelens serve`."""
+"""The collector as a child process of `stagelens serve`: started, kept, stopped."""
 
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from stagelens.errors import UserError
 from stagelens.ready import read_ready
 
+log = logging.getLogger("stagelens")
 START_TIMEOUT_S = 60.0
+LONGEST_PAUSE_S = 30.0
 
 
 class CollectorChild:
-    """A running collector; it ends when :meth:`stop` is called or this process dies."""
+    """A running collector; it ends when :meth:`stop` is called or this process dies.
 
-    def __init__(self, process: subprocess.Popen[bytes], facts: dict[str, str]) -> None:
-        self._process = process
+    If it ends by itself it is started again on the same ports, with growing pauses;
+    what the proxy could not hand over meanwhile is counted by its exporter.
+    """
+
+    def __init__(self, arguments: Sequence[str], ready_file: Path, log_file: Path) -> None:
+        self._arguments = list(arguments)
+        self._ready_file = ready_file
+        self._log_file = log_file
+        self._stopping = threading.Event()
+        self._process, facts = _start(self._command(0, 0), ready_file, log_file)
         self.otlp_url = facts["collector"]
         self.api_url = facts["api"]
-
-    def alive(self) -> bool:
-        return self._process.poll() is None
+        self._keeper = threading.Thread(target=self._keep, name="stagelens-keep", daemon=True)
+        self._keeper.start()
 
     def stop(self, deadline_s: float) -> bool:
         """Close its input, wait for it to flush; ``False`` if it had to be killed."""
-        if self._process.stdin is not None:
-            self._process.stdin.close()
+        self._stopping.set()
+        process = self._process
+        if process.stdin is not None:
+            process.stdin.close()
         try:
-            return self._process.wait(deadline_s) == 0
+            return process.wait(deadline_s) == 0
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+            process.kill()
+            process.wait()
             return False
 
+    def _command(self, otlp_port: int, api_port: int) -> list[str]:
+        ports = ["--otlp-port", str(otlp_port), "--api-port", str(api_port)] if otlp_port else []
+        return [
+            sys.executable, "-m", "stagelens", "collect", "--with-parent",
+            "--ready-file", str(self._ready_file), *self._arguments, *ports,
+        ]  # fmt: skip
 
-def start_collector(arguments: Sequence[str], ready_file: Path, log_file: Path) -> CollectorChild:
+    def _keep(self) -> None:
+        pause_s = 0.5
+        while not self._stopping.is_set():
+            code = self._process.wait()
+            if self._stopping.wait(pause_s):
+                return
+            log.error(
+                "the collector ended (exit code %s): it is started again; requests go on, "
+                "records that cannot wait are counted as lost", code,
+            )  # fmt: skip
+            pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+            ports = urlsplit(self.otlp_url).port or 0, urlsplit(self.api_url).port or 0
+            try:
+                self._process, _ = _start(self._command(*ports), self._ready_file, self._log_file)
+            except UserError as problem:
+                log.error("the collector could not be started again: %s", problem)  # noqa: TRY400
+
+
+def _start(
+    command: list[str], ready_file: Path, log_file: Path
+) -> tuple[subprocess.Popen[bytes], dict[str, str]]:
     """Start `stagelens collect` and wait until it listens.
 
     Raises:
         UserError: it ended instead; its own one-sentence reason is passed on.
     """
     ready_file.unlink(missing_ok=True)
-    command = [
-        sys.executable, "-m", "stagelens", "collect", "--with-parent",
-        "--ready-file", str(ready_file), *arguments,
-    ]  # fmt: skip
     began_at = log_file.stat().st_size if log_file.exists() else 0
     with log_file.open("ab") as output:
         process = subprocess.Popen(  # noqa: S603  our own command
@@ -56,7 +92,7 @@ def start_collector(arguments: Sequence[str], ready_file: Path, log_file: Path) 
     give_up = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < give_up:
         if (facts := read_ready(ready_file)) is not None:
-            return CollectorChild(process, facts)
+            return process, facts
         if process.poll() is not None:
             raise UserError(_reason(log_file, began_at))
         time.sleep(0.05)

@@ -33,7 +33,7 @@ def cli() -> None:
 @click.option("--otlp-port", type=click.IntRange(0, 65535), default=4318, show_default=True)
 @click.option("--api-port", type=click.IntRange(0, 65535), default=8090, show_default=True)
 @click.option("--request-timeout", type=float, help="Longest a request may take, in seconds.")
-@click.option("--shutdown-timeout", type=float, help="Seconds running requests get at shutdown.")
+@click.option("--shutdown-timeout", type=int, help="Seconds running requests get at shutdown.")
 @click.option("--warm-after", type=float, help="Seconds after start-up that count as cold (60).")
 @click.option("--tag", multiple=True, metavar="KEY=VALUE", help="Tag every request; repeatable.")
 @click.option("--access-log", is_flag=True, default=None, help="Log a line a request.")
@@ -66,7 +66,7 @@ def serve(config_file: Path | None, **given: Any) -> None:  # noqa: ANN401
     }
     config = load_config(config_file, overrides)
     ports = ServePorts(given["otlp_port"], given["api_port"])
-    sys.exit(run(config, ports, given["ready_file"]))
+    sys.exit(run(config, ports, given["ready_file"], config_file))
 
 
 def _tags(given: tuple[str, ...]) -> dict[str, str] | None:
@@ -110,13 +110,15 @@ def collect(
 
     config = load_config(config_file, {"store": store, "data_dir": data_dir})
     url = config.store
+    told = [ready_file] if ready_file is not None else []
     if url is None:
         folder = DataFolder(config.data_dir or default_data_dir())
         folder.prepare()
         url = folder.store_url
+        told.append(folder.running)
     asyncio.run(
         run_collector(
-            config.collect, StoreUrl.parse(url), host, (otlp_port, api_port), ready_file,
+            config.collect, StoreUrl.parse(url), host, (otlp_port, api_port), told,
             with_parent=with_parent,
         )
     )  # fmt: skip

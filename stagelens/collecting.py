@@ -8,7 +8,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import uvicorn
@@ -29,11 +29,13 @@ async def run_collector(
     store_url: StoreUrl,
     host: str,
     ports: tuple[int, int],
-    ready_file: Path | None,
+    ready_files: Sequence[Path],
     *,
     with_parent: bool,
 ) -> None:
     """Serve OTLP and the API until a signal comes or the parent is gone; then flush.
+
+    ``ready_files`` hold its addresses while it runs.
 
     Raises:
         ProxyError, StoreError: a port is taken; the store cannot be opened.
@@ -44,8 +46,10 @@ async def run_collector(
     try:
         await asyncio.to_thread(migrate, store)
         receiver = build_receiver(settings, store, SystemClock())
-        await _serve(receiver, store, settings, otlp_sock, api_sock, ready_file, with_parent)
+        await _serve(receiver, store, settings, otlp_sock, api_sock, ready_files, with_parent)
     finally:
+        for file in ready_files:
+            file.unlink(missing_ok=True)
         await asyncio.to_thread(store.close)
 
 
@@ -55,7 +59,7 @@ async def _serve(
     settings: CollectorSettings,
     otlp_sock: socket.socket,
     api_sock: socket.socket,
-    ready_file: Path | None,
+    ready_files: Sequence[Path],
     with_parent: bool,
 ) -> None:
     stop = asyncio.Event()
@@ -70,8 +74,8 @@ async def _serve(
     ]
     await asyncio.gather(*(s.until_started() for s in servers))
     facts = {"collector": url_of(otlp_sock), "api": url_of(api_sock), "pid": os.getpid()}
-    if ready_file is not None:
-        write_ready(ready_file, facts)
+    for file in ready_files:
+        write_ready(file, facts)
     if with_parent:
         _stop_when_parent_ends(loop, stop)
     else:

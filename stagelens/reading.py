@@ -87,11 +87,21 @@ def trace(trace_id: str, **given: Any) -> None:  # noqa: ANN401
 @source_options
 def status(**given: Any) -> None:  # noqa: ANN401
     """What is stored, and what the collector took, wrote and refused."""
-    _show({**given, "form": "json"}, lambda source, _: source.status(), _no_table)
+    _show(given, lambda source, _: source.status(), _lines)
 
 
-def _no_table(*_: object) -> None:
-    raise AssertionError("status is printed as JSON only")
+def _lines(answer: Any, console: Any) -> None:  # noqa: ANN401
+    """One ``name: value`` line a figure; nested figures are indented."""
+
+    def walk(values: dict[str, Any], indent: str) -> None:
+        for name, value in values.items():
+            if isinstance(value, dict) and value:
+                console.print(f"{indent}{name}:")
+                walk(value, indent + "  ")
+            else:
+                console.print(f"{indent}{name}: {'none' if value in (None, {}) else value}")
+
+    walk(answer.model_dump(), "")
 
 
 def _show(given: dict[str, Any], ask: Callable[..., Any], render: Callable[..., None]) -> None:

@@ -18,7 +18,7 @@ from proxy.embedded import run_embedded
 from proxy.engine.arguments import check_model
 from proxy.engine.startup import divert
 from proxy.server import bind, url_of
-from stagelens.child import CollectorChild, start_collector
+from stagelens.child import CollectorChild
 from stagelens.errors import UserError
 from stagelens.paths import DataFolder, default_data_dir
 from stagelens.ready import write_ready
@@ -39,7 +39,9 @@ class ServePorts:
     api: int = 8090
 
 
-def serve(config: Config, ports: ServePorts, ready_file: Path | None) -> int:
+def serve(
+    config: Config, ports: ServePorts, ready_file: Path | None, config_file: Path | None = None
+) -> int:
     """Run until told to stop; the exit code. Everything that can be wrong is checked first.
 
     Raises:
@@ -47,6 +49,12 @@ def serve(config: Config, ports: ServePorts, ready_file: Path | None) -> int:
     """
     if config.model is None:
         raise UserError("nothing to serve: give --model MODEL (a folder or a name)", 2)
+    if config.collector and config.store:
+        raise UserError(
+            "--store belongs to the collector of this process and --collector names another one: "
+            "give one of them",
+            2,
+        )
     check_model(config.model)
     folder = DataFolder(config.data_dir or default_data_dir())
     folder.prepare()
@@ -55,7 +63,7 @@ def serve(config: Config, ports: ServePorts, ready_file: Path | None) -> int:
     sock = bind(config.proxy.host, config.proxy.port)
     try:
         _warn_if_open(config.proxy.host)
-        child = None if config.collector else _collector(config, folder, ports)
+        child = None if config.collector else _collector(config, folder, ports, config_file)
         try:
             code = _serve_with(config, folder, sock, child, ready_file)
         finally:
@@ -82,12 +90,16 @@ def _log_to(file: Path, *, access: bool) -> None:
     server.propagate = False
 
 
-def _collector(config: Config, folder: DataFolder, ports: ServePorts) -> CollectorChild:
+def _collector(
+    config: Config, folder: DataFolder, ports: ServePorts, config_file: Path | None
+) -> CollectorChild:
     arguments = [
         "--store", config.store or folder.store_url,
         "--otlp-port", str(ports.otlp), "--api-port", str(ports.api),
     ]  # fmt: skip
-    return start_collector(arguments, folder.running, folder.logs / "collector.log")
+    if config_file is not None:
+        arguments += ["--config", str(config_file)]
+    return CollectorChild(arguments, folder.running, folder.logs / "collector.log")
 
 
 def _serve_with(

@@ -25,7 +25,7 @@ def open_source(
     """The source that was asked for, or the one that is there.
 
     Without ``collector`` or ``store``: the collector that runs on the data folder, then
-    one on the default port, then the folder's store itself.
+    (where no folder was named) one on the default port, then the folder's store itself.
 
     Raises:
         UserError: both were given, or there is none of these.
@@ -40,22 +40,24 @@ def open_source(
             yield source
     else:
         folder = DataFolder(data_dir or default_data_dir())
-        if (client := _running(folder)) is not None:
+        if (client := _running(folder, default_too=data_dir is None)) is not None:
             yield client
         elif (folder.root / "store").is_dir():
             with _opened(folder.store_url) as source:
                 yield source
         else:
             raise UserError(
-                f"there is nothing to read: no collector answers on {DEFAULT_API} and "
-                f"{folder.root} holds no store; start `stagelens serve`, or give "
+                f"there is nothing to read: no collector answers and {folder.root} holds no "
+                "store; start `stagelens serve`, or give "
                 "--collector URL, --store URL or --data-dir DIR"
             )
 
 
-def _running(folder: DataFolder) -> CollectorClient | None:
+def _running(folder: DataFolder, *, default_too: bool) -> CollectorClient | None:
+    """The collector of ``folder``; one on the default port only where no folder was named."""
     facts = read_ready(folder.running)
-    for url in ([str(facts["api"])] if facts and "api" in facts else []) + [DEFAULT_API]:
+    urls = [str(facts["api"])] if facts and "api" in facts else []
+    for url in urls + ([DEFAULT_API] if default_too else []):
         client = CollectorClient(url, timeout_s=60)
         try:
             client.health()

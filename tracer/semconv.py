@@ -57,6 +57,7 @@ PREEMPTIONS: Final = "stagelens.preemptions"
 FIRST_CHUNK_NS: Final = "stagelens.first_chunk_ns"  # the three first-token clocks, from the first
 FIRST_TOKEN_NS: Final = "stagelens.first_token_ns"  # noqa: S105  byte of the request to the
 FIRST_ANSWER_NS: Final = "stagelens.first_answer_ns"  # socket write; streamed requests only
+STALL_NS: Final = "stagelens.stall_ns"  # on a decode span's `stall` event: the gap
 TPOT_NS: Final = "stagelens.tpot_ns"  # float
 ITL_NS: Final = "stagelens.itl_ns"  # string: comma-separated gaps, at most ITL_CAP of them
 ITL_KIND: Final = "stagelens.itl_kind"  # token | chunk

@@ -10,7 +10,6 @@ import argparse
 import asyncio
 import json
 import os
-import shutil
 import signal
 import statistics
 import subprocess
@@ -75,7 +74,7 @@ def start(model: str, data_dir: Path) -> subprocess.Popen[bytes]:
     """`stagelens serve` with free ports, its words in a file."""
     data_dir.mkdir(parents=True, exist_ok=True)
     (data_dir / "ready.json").unlink(missing_ok=True)
-    gpu = shutil.which("nvidia-smi") is not None
+    gpu = has_gpu()
     environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
     environment.setdefault("VLLM_CPU_KVCACHE_SPACE", "2")
     command = [
@@ -86,6 +85,14 @@ def start(model: str, data_dir: Path) -> subprocess.Popen[bytes]:
     ]  # fmt: skip
     with (data_dir / "serve.log").open("wb") as words:
         return subprocess.Popen(command, stderr=words, env=environment, start_new_session=True)
+
+
+def has_gpu() -> bool:
+    """Whether an NVIDIA GPU answers, by the same question as `scripts/install.py`."""
+    try:
+        return subprocess.run(["nvidia-smi", "-L"], capture_output=True, check=False).returncode == 0
+    except OSError:
+        return False
 
 
 def wait_ready(

@@ -14,6 +14,9 @@ from tracer.ids import IdSource
 from tracer.spans import AttributeValue, SpanDraft
 from tracer.stages import Stage, StageInterval
 
+STALLS = 3
+"""Most stalls told of one call."""
+
 
 def span_count(record: RequestRecord) -> int:
     """How many spans :func:`drafts` makes of ``record``, without making them."""
@@ -92,6 +95,8 @@ def _call(
     parts = [span]
     for interval in stages.intervals():
         events = _preemptions(call, interval, anchor)
+        if interval.stage is Stage.DECODE:
+            events = sorted(events + _stalls(call, anchor), key=lambda e: e[1])
         parts.append(_stage(interval, span.span_id, anchor, ids, {}, events))
     return parts
 
@@ -106,6 +111,28 @@ def _preemptions(
         return []
     inside = [(n, at) for n, at in marks if interval.start_ns <= at <= interval.end_ns]
     return [(name, anchor.to_unix_ns(at), {}) for name, at in sorted(inside, key=lambda m: m[1])]
+
+
+def _stalls(
+    call: EngineCall, anchor: Anchor
+) -> list[tuple[str, int, dict[str, AttributeValue]]]:
+    """``stall`` events: the longest gaps between tokens, where they stand out.
+
+    At most ``STALLS`` of them, each at least twice the choice's median gap; the event
+    is at the gap's start.
+    """
+    found: list[tuple[int, int]] = []
+    for choice in call.choices.values():
+        if choice.first_mono_ns is None or len(choice.gaps_ns) < 2:
+            continue
+        usual = sorted(choice.gaps_ns)[len(choice.gaps_ns) // 2]
+        at = choice.first_mono_ns
+        for gap in choice.gaps_ns:
+            if gap >= 2 * usual:
+                found.append((gap, at))
+            at += gap
+    longest = sorted(found, reverse=True)[:STALLS]
+    return [("stall", anchor.to_unix_ns(at), {semconv.STALL_NS: gap}) for gap, at in longest]
 
 
 def _call_attributes(

@@ -153,6 +153,18 @@ def test_a_preemption_is_an_event_of_the_stage_it_interrupts():
     assert made["POST /v1/chat/completions"].attributes[semconv.PREEMPTED_NS] == ns(0.09)
 
 
+def test_the_longest_stalls_are_events_of_decode():
+    """A gap of twice the usual one or more is told, with its length, where it began."""
+    call = chat_call()
+    for at in (2.6, 2.7, 3.7, 3.8):
+        call.note_output(0, 1, ns(at))
+    record = live(done_mono_ns=ns(4), calls=[call]).finish(0, "engine")
+    decode = next(d for d in drafts(record, Anchor(0, 0), CountingIds()) if d.name == "decode")
+    assert [(n, at / S, a[semconv.STALL_NS] / S) for n, at, a in decode.events] == [
+        ("stall", 2.3, 0.2), ("stall", 2.7, 1.0),
+    ]  # fmt: skip
+
+
 @given(st.data())
 def test_records_of_any_marks_add_up(data):
     """However a request ended and whatever stamps there are, stages sum to E2E and spans are whole."""
