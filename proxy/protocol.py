@@ -16,9 +16,17 @@ EXTENSION = "stagelens.connection"
 class ConnectionMarks:
     """When a request's first byte was read, and when its connection broke, if it did."""
 
-    __slots__ = ("first_byte_mono_ns", "lost_mono_ns", "on_lost")
+    __slots__ = ("abort", "close", "first_byte_mono_ns", "lost_mono_ns", "on_lost")
 
-    def __init__(self, first_byte_mono_ns: int) -> None:
+    def __init__(
+        self,
+        first_byte_mono_ns: int,
+        close: Callable[[], None] = lambda: None,
+        abort: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.abort = abort
+        self.close = close
+        """Ends the connection after what is already written, without the response's end."""
         self.first_byte_mono_ns = first_byte_mono_ns
         self.lost_mono_ns: int | None = None
         self.on_lost: Callable[[], None] | None = None
@@ -58,7 +66,7 @@ class StampingProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._marks = ConnectionMarks(self._read_mono_ns)
+        self._marks = ConnectionMarks(self._read_mono_ns, self.transport.close, self.transport.abort)
         self.scope["extensions"] = {EXTENSION: self._marks}  # type: ignore[dict-item]
 
     def connection_lost(self, exc: Exception | None) -> None:
