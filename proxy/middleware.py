@@ -15,6 +15,7 @@ from proxy.protocol import EXTENSION, ConnectionMarks
 from proxy.recorder import Recorder
 from proxy.request.live import CURRENT, LiveRequest
 from proxy.settings import ProxySettings
+from proxy.stream.chunks import identifier
 from tracer.clock import Clock
 
 Message = MutableMapping[str, Any]
@@ -223,5 +224,4 @@ def _error_type(body: bytes) -> str:
     except (ValueError, RecursionError):
         return ""
     error = parsed.get("error", parsed) if isinstance(parsed, dict) else None
-    kind = error.get("type") if isinstance(error, dict) else None
-    return kind[:128] if isinstance(kind, str) else ""
+    return identifier(error.get("type")) if isinstance(error, dict) else ""

@@ -141,11 +141,7 @@ def _call_attributes(
         yield semconv.GEN_AI_REQUEST_MODEL, model
     if call.request_id:
         yield semconv.GEN_AI_RESPONSE_ID, call.request_id
-    if record.marks.stream:
-        yield semconv.GEN_AI_REQUEST_STREAM, True
-        if record.marks.first_chunk_mono_ns is not None:
-            to_chunk = record.marks.first_chunk_mono_ns - call.handed_mono_ns
-            yield semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK, max(0, to_chunk) / 1e9
+    yield from _streamed(record, call)
     if call.max_tokens is not None:
         yield semconv.GEN_AI_REQUEST_MAX_TOKENS, call.max_tokens
     if call.n != 1:
@@ -161,6 +157,15 @@ def _call_attributes(
     ):
         if count is not None:
             yield name, count
+
+
+def _streamed(record: RequestRecord, call: ModelCall) -> Iterator[tuple[str, AttributeValue]]:
+    if not record.marks.stream:
+        return
+    yield semconv.GEN_AI_REQUEST_STREAM, True
+    if record.marks.first_chunk_mono_ns is not None:
+        to_chunk = record.marks.first_chunk_mono_ns - call.handed_mono_ns
+        yield semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK, max(0, to_chunk) / 1e9
 
 
 def _root_attributes(record: RequestRecord) -> Iterator[tuple[str, AttributeValue]]:

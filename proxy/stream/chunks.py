@@ -81,10 +81,13 @@ def _delta(delta: dict[str, Any]) -> ChunkFacts:
 
 
 def error_type(error: object) -> str:
-    """The type or code of an error object; free text (it may quote a prompt) is never one."""
+    """The type or code of an error object, "error" where it has none."""
     if isinstance(error, dict):
-        for name in ("type", "code"):
-            kind = error.get(name)
-            if isinstance(kind, int | str) and kind and _IDENTIFIER.fullmatch(str(kind)):
-                return str(kind)
+        return identifier(error.get("type")) or identifier(error.get("code")) or "error"
     return "error"
+
+
+def identifier(value: object) -> str:
+    """``value`` if it reads like a name or a number; "" for free text, which may quote a prompt."""
+    text = str(value) if isinstance(value, int | str) else ""
+    return text if _IDENTIFIER.fullmatch(text) else ""

@@ -158,14 +158,14 @@ class _Exchange:
         if self._live is not None and self._operation:
             self._live.model = out.asked.model
         tried: list[Upstream] = []
+        again = out.body is None or out.body.replayable
+        model, prefix = out.asked.model, out.asked.prefix
         while True:
-            upstream = self._pool.choose(out.asked.model, out.asked.prefix, tried)
-            again = out.body is None or out.body.replayable
-            last = not again or len(self._calls) + 1 >= self._settings.max_attempts
-            if upstream is None:
-                upstream, last = tried[-1], True
+            upstream = self._pool.choose(model, prefix, tried) or tried[-1]
             tried.append(upstream)
-            if await self._attempt(out, upstream, may_retry=not last):
+            budget = again and len(self._calls) + 1 < self._settings.max_attempts
+            elsewhere = budget and self._pool.choose(model, prefix, tried) is not None
+            if await self._attempt(out, upstream, budget, elsewhere):
                 return
 
     async def _outgoing(self) -> Outgoing:
@@ -197,24 +197,33 @@ class _Exchange:
         if self._calls and self._calls[-1].answered_mono_ns is None:
             self._calls[-1].handed_mono_ns = self._clock.mono_ns()
 
-    async def _attempt(self, out: Outgoing, upstream: Upstream, may_retry: bool) -> bool:
-        """One attempt; False when it gave nothing and another one may follow."""
+    async def _attempt(
+        self, out: Outgoing, upstream: Upstream, budget: bool, elsewhere: bool
+    ) -> bool:
+        """One attempt; False when it gave nothing and another one follows.
+
+        Another one goes to another upstream. It goes to the same one only if the
+        connection was an old one, which may have been closed while it lay idle.
+        """
         call = self._new_call(out, upstream)
         self._pool.begin(upstream)
         healthy: bool | None = None
         try:
             async with asyncio.timeout(self._settings.first_token_timeout_s) as limit:
-                healthy = await self._forward(out, upstream, call, may_retry, limit)
+                healthy = await self._forward(out, upstream, call, elsewhere, limit)
         except Unanswered as none:
             healthy = False
             call.error_type = none.kind
-            if may_retry:
+            if elsewhere or (budget and call.connection.reused):
                 call.superseded = True
                 return False
             raise none.refusal() from None
         except UpstreamGone:
             healthy = False
             call.error_type = "upstream_disconnect"
+            raise
+        except (Refusal, ClientLeft):
+            call.error_type = "request_incomplete"
             raise
         except TimeoutError:
             if not limit.expired():

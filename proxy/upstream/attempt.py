@@ -61,7 +61,12 @@ class Outgoing:
             return None
         if not self.body.replayable:
             return self.body.stream()
-        body = self.body.head
+        try:
+            return self._rewritten(self.body.head, upstream)
+        except ValueError:
+            return self.body.head
+
+    def _rewritten(self, body: bytes, upstream: Upstream) -> bytes:
         if not self.asked.json:
             return body
         known_as = upstream.target.models.get(self.asked.model, self.asked.model)
@@ -122,6 +127,8 @@ async def open_attempt(
     except Exception as problem:
         if out.body is not None and out.body.refusal is not None:
             raise out.body.refusal from None
+        if out.body is not None and out.body.left:
+            raise ClientLeft from None
         if isinstance(problem, ClientLeft | Refusal):
             raise
         raise why(problem, upstream.label) from None

@@ -49,6 +49,7 @@ class RequestBody:
         self.head = b""
         self.replayable = False
         self.refusal: Refusal | None = None
+        self.left = False
 
     async def read_ahead(self, limit: int) -> None:
         """Read until the end or at least ``limit`` bytes; 0 reads what is there already."""
@@ -66,6 +67,7 @@ class RequestBody:
     async def _next(self) -> tuple[bytes, bool]:
         message = await self._receive()
         if message["type"] == "http.disconnect":
+            self.left = True
             raise ClientLeft
         part: bytes = message.get("body", b"")
         self._size += len(part)
@@ -162,7 +164,10 @@ def _skip(text: str, at: int) -> int:
 def with_model(body: bytes, model: str) -> bytes:
     """``body`` with its model's name replaced in place; every other byte stays."""
     text = body.decode()
-    start, end = members(text)["model"]
+    found = members(text)
+    if "model" not in found:
+        return body
+    start, end = found["model"]
     return (text[:start] + json.dumps(model) + text[end:]).encode()
 
 

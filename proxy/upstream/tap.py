@@ -54,7 +54,7 @@ class Tap:
         try:
             self._decoder = decoder_for(content_encoding)
         except Unreadable:
-            call.trouble = "content_encoding"
+            self._give_up("content_encoding")
 
     @property
     def complete(self) -> bool:
