@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from dataclasses import dataclass
 
 import aiohttp
@@ -26,6 +27,8 @@ from tracer.ids import IdSource
 
 CLOSE_WAIT_S = 5.0
 """How long a slow client may take what is already written when its stream is broken off."""
+DRAIN_BYTES = 1024 * 1024
+DRAIN_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +104,8 @@ class UpstreamApp:
         except Refusal as refusal:
             if live is not None:
                 live.error_kind = refusal.kind
-            await answer(send, refusal, close=not exchange.body_read)
+            read = exchange.body_read or await _drain(receive)
+            await answer(send, refusal, close=not read)
         except UpstreamGone:
             if live is not None and not live.failure:
                 live.failure = "upstream_disconnect"
@@ -114,6 +118,23 @@ class UpstreamApp:
         return (
             self._settings, self._pool, self._access, self._clock, self._ids, self._client
         )  # fmt: skip
+
+
+async def _drain(receive: Receive) -> bool:
+    """Read on for a moment, and whether the body ended; bounded in bytes and in time.
+
+    A connection closed while its client still sends is reset, and the reset takes
+    the answer with it.
+    """
+    size = 0
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(DRAIN_S):
+            while size < DRAIN_BYTES:
+                message = await receive()
+                if message["type"] == "http.disconnect" or not message.get("more_body", False):
+                    return bool(message["type"] != "http.disconnect")
+                size += len(message.get("body", b""))
+    return False
 
 
 async def _break_off(scope: Scope, receive: Receive) -> None:
@@ -222,7 +243,12 @@ class _Exchange:
             healthy = False
             call.error_type = "upstream_disconnect"
             raise
-        except (Refusal, ClientLeft):
+        except Refusal:
+            call.error_type = "request_incomplete"
+            if self._begun:
+                raise UpstreamGone from None
+            raise
+        except ClientLeft:
             call.error_type = "request_incomplete"
             raise
         except TimeoutError:

@@ -62,7 +62,8 @@ CASES = [
         for end, space in ((b"\r\n", b""), (b"\n", b""), (b"\r\n", b" "), (b"\r", b" "))
     ),
     Case("2b", [b"data: " + A + b"\r\n\r", b"\ndata: " + U + b"\r\n\r\n", DONE], {IN: 3, OUT: 1}),
-    Case("4", [b'data: {"choices":[{"index":0,"delta":{"con', b'tent":"A"}}]}\n\n' + content("B") + b"data: [DO",
+    Case("4", [b'data: {"choices":[{"index":0,"delta":{"con',
+               b'tent":"A"}}]}\n\n' + content("B") + b"data: [DO",
                b"NE]\n\n"],
          {semconv.ITL_NS: 1, semconv.DONE_SEEN: True, semconv.STATUS: "ok"}),
     Case("5", [b'data: {"choices":[{"index":0,', b'\ndata: "delta":{"content":"x"}}]}', b"\n", b"\n",

@@ -233,7 +233,7 @@ async def test_a_large_upload_streams_through():
 
 
 async def test_no_secret_leaves_by_span_or_log(caplog, capfd):
-    """Keys of clients and upstreams are in no span, log or error; the upstream gets the real ones (faults 64, 65)."""
+    """Keys are in no span, log or error; the upstream gets the real ones (faults 64, 65)."""
     echo = json.dumps({"error": {"message": "bad CANARY1", "type": "bad CANARY1", "code": "CANARY 1"}})
     given = {
         "Authorization": "Bearer sk-CANARY1", "x-api-key": "CANARY2", "api-key": "CANARY3",

@@ -168,10 +168,14 @@ async def test_nothing_is_tried_again_once_the_client_has_a_byte():
         live_proxy(first.url, second.url) as proxy,
         httpx.AsyncClient() as client,
     ):
-        with pytest.raises(httpx.RemoteProtocolError):
+
+        async def ask() -> None:
             async with client.stream("POST", proxy.url + CHAT, json={"stream": True}) as answer:
                 async for _ in answer.aiter_raw():
                     gate.set()
+
+        with pytest.raises(httpx.RemoteProtocolError):
+            await ask()
         await proxy.sink.wait_for(1)
     assert not second.requests
 
