@@ -15,6 +15,7 @@ from proxy.protocol import EXTENSION, ConnectionMarks
 from proxy.recorder import Recorder
 from proxy.request.live import CURRENT, LiveRequest
 from proxy.settings import ProxySettings
+from proxy.stream.chunks import identifier
 from tracer.clock import Clock
 
 Message = MutableMapping[str, Any]
@@ -32,7 +33,15 @@ TRACE_ID_HEADER = b"x-stagelens-trace-id"
 class TraceMiddleware:
     """Wraps an application; one finished record for each request it passes on."""
 
-    def __init__(self, app: App, settings: ProxySettings, recorder: Recorder, clock: Clock) -> None:
+    def __init__(
+        self,
+        app: App,
+        settings: ProxySettings,
+        recorder: Recorder,
+        clock: Clock,
+        abandon_after_s: float = ABANDON_AFTER_S,
+    ) -> None:
+        self._abandon_after_s = abandon_after_s
         self._app = app
         self._settings = settings
         self._recorder = recorder
@@ -48,7 +57,9 @@ class TraceMiddleware:
         live = self._recorder.open(
             scope["method"], scope["path"], scope["headers"], marks.first_byte_mono_ns
         )
-        exchange = _Exchange(live, marks, receive, send, self._clock, self._settings)
+        exchange = _Exchange(
+            live, marks, receive, send, self._clock, self._settings, self._abandon_after_s
+        )
         token = CURRENT.set(live)
         marks.on_lost = exchange.abandon_later
         try:
@@ -94,8 +105,10 @@ class _Exchange:
         send: Send,
         clock: Clock,
         settings: ProxySettings,
+        abandon_after_s: float,
     ) -> None:
         self.live = live
+        self._abandon_after_s = abandon_after_s
         self._connection = connection
         self._receive = receive
         self._send = send
@@ -111,7 +124,7 @@ class _Exchange:
 
     def abandon_later(self) -> None:
         """The client is gone: the application may end by itself, and is cancelled if it does not."""
-        self.task.get_loop().call_later(ABANDON_AFTER_S, self._abandon)
+        self.task.get_loop().call_later(self._abandon_after_s, self._abandon)
 
     def _abandon(self) -> None:
         if not self.task.done() and self.live.done_mono_ns is None and not self._ended:
@@ -214,5 +227,4 @@ def _error_type(body: bytes) -> str:
     except (ValueError, RecursionError):
         return ""
     error = parsed.get("error", parsed) if isinstance(parsed, dict) else None
-    kind = error.get("type") if isinstance(error, dict) else None
-    return kind[:128] if isinstance(kind, str) else ""
+    return identifier(error.get("type")) if isinstance(error, dict) else ""

@@ -17,9 +17,18 @@ EXTENSION = "stagelens.connection"
 class ConnectionMarks:
     """When a request's first byte was read, and when its connection broke, if it did."""
 
-    __slots__ = ("_flow", "first_byte_mono_ns", "lost_mono_ns", "on_lost")
+    __slots__ = ("_flow", "abort", "close", "first_byte_mono_ns", "lost_mono_ns", "on_lost")
 
-    def __init__(self, first_byte_mono_ns: int, flow: FlowControl | None = None) -> None:
+    def __init__(
+        self,
+        first_byte_mono_ns: int,
+        flow: FlowControl | None = None,
+        close: Callable[[], None] = lambda: None,
+        abort: Callable[[], None] = lambda: None,
+    ) -> None:
+        """``close`` ends the connection after what is written, ``abort`` at once."""
+        self.abort = abort
+        self.close = close
         self.first_byte_mono_ns = first_byte_mono_ns
         self._flow = flow
         self.lost_mono_ns: int | None = None
@@ -65,7 +74,9 @@ class StampingProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._marks = ConnectionMarks(self._read_mono_ns, self.flow)
+        self._marks = ConnectionMarks(
+            self._read_mono_ns, self.flow, self.transport.close, self.transport.abort
+        )
         self.scope["extensions"] = {EXTENSION: self._marks}  # type: ignore[dict-item]
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -37,6 +37,17 @@ TAG_LIMIT = 16
 _TAG = re.compile(r"\s*([A-Za-z0-9_.\-]{1,64})\s*=\s*([^,\x00-\x1f]{0,128})\s*")
 
 
+AZURE = re.compile(r"/openai/deployments/[^/]+(/chat/completions|/completions|/embeddings)")
+
+
+def operation_of(path: str) -> str:
+    """The GenAI operation that ``path`` asks for; "" where it asks for none."""
+    if (known := OPERATIONS.get(path)) is not None:
+        return known
+    azure = AZURE.fullmatch(path)
+    return OPERATIONS.get("/v1" + azure.group(1), "") if azure else ""
+
+
 class SpanSink(Protocol):
     """Takes a finished request's spans; must neither block nor raise."""
 
@@ -92,8 +103,8 @@ class Recorder:
     ) -> LiveRequest:
         """Begin the record of a request whose first byte came at ``start_mono_ns``."""
         carrier, tags = _read_headers(headers)
-        trace_id, parent = self._parent(carrier)
-        operation = OPERATIONS.get(path, "")
+        trace_id, parent, flags = self._parent(carrier)
+        operation = operation_of(path)
         arrival = self._arrival(start_mono_ns, operation)
         self.in_flight += 1
         return LiveRequest(
@@ -105,6 +116,7 @@ class Recorder:
             start_mono_ns=start_mono_ns,
             arrival=arrival,
             tags={**self._settings.tags, **tags},
+            trace_flags=flags,
             operation=operation,
         )
 
@@ -127,14 +139,14 @@ class Recorder:
             for draft in drafts(record, self._anchor, self._ids)
         ]
 
-    def _parent(self, carrier: dict[str, str]) -> tuple[int, int | None]:
-        """The caller's trace and span from W3C headers, or a new trace; bad headers are ignored."""
+    def _parent(self, carrier: dict[str, str]) -> tuple[int, int | None, int]:
+        """The caller's trace, span and flags from W3C headers, or a new trace if they are bad."""
         if "traceparent" in carrier:
             context = self._propagator.extract(carrier)
             caller = otel_trace.get_current_span(context).get_span_context()
             if caller.is_valid:
-                return caller.trace_id, caller.span_id
-        return self._ids.trace_id(), None
+                return caller.trace_id, caller.span_id, caller.trace_flags & 1
+        return self._ids.trace_id(), None, 1
 
     def _arrival(self, now_mono_ns: int, operation: str) -> Arrival:
         load = self._load()

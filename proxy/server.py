@@ -7,7 +7,8 @@ import contextlib
 import errno
 import signal
 import socket
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Any
 
 import uvicorn
 
@@ -74,11 +75,14 @@ async def serve(
     on_ready: Callable[[], Awaitable[None]],
     engine_died: Callable[[], bool] = lambda: False,
     stop: asyncio.Event | None = None,
+    own_headers: bool = True,
+    tls: Mapping[str, Any] | None = None,
 ) -> bool:
     """Serve until a signal, ``stop``, or the engine's death; ``False`` for the last.
 
     On stop: no new connections; running requests get ``shutdown_timeout_s`` to
-    finish and are then cancelled, each leaving its finished record.
+    finish and are then cancelled, each leaving its finished record. ``own_headers``
+    adds ``date`` and ``server`` to answers; ``tls`` are uvicorn's ``ssl_*`` options.
     """
     config = uvicorn.Config(
         app,
@@ -89,8 +93,9 @@ async def serve(
         timeout_graceful_shutdown=settings.shutdown_timeout_s,
         lifespan="on",
         ws="none",
-        date_header=True,
-        server_header=True,
+        date_header=own_headers,
+        server_header=own_headers,
+        **(tls or {}),
     )
     server = _Server(config)
     stop = stop or asyncio.Event()

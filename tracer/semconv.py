@@ -71,6 +71,10 @@ WAITING: Final = "stagelens.arrival.waiting"
 WARM: Final = "stagelens.warm"  # bool
 COLD_REASON: Final = "stagelens.cold_reason"
 SOURCE: Final = "stagelens.source"  # engine | upstream | client: who said the stage times
+SOURCE_DETAIL: Final = "stagelens.source_detail"  # which figures of an upstream were used
+DIVISIBLE: Final = "stagelens.divisible"  # bool; false: a wait that nobody divides into stages
+DONE_SEEN: Final = "stagelens.done_seen"  # bool; did the stream say that it was whole
+ATTEMPT: Final = "stagelens.attempt"  # int from 1: attempts of one request at its upstreams
 REPAIRS: Final = "stagelens.repairs"  # string[]: rules applied to an inconsistent source
 TAG_PREFIX: Final = "stagelens.tag."
 
@@ -88,6 +92,19 @@ def stage_count(stage: Stage) -> str:
     """The root attribute with how often ``stage`` ran (left out when 0)."""
     return f"stagelens.stage.{stage}_count"
 
+
+# --- one attempt at an upstream, on its span ------------------------------------
+UPSTREAM: Final = "stagelens.upstream"  # the upstream's name in the settings
+CONNECTION_REUSED: Final = "stagelens.connection.reused"  # bool
+DNS_NS: Final = "stagelens.connection.dns_ns"
+CONNECT_NS: Final = "stagelens.connection.connect_ns"  # TCP alone
+TLS_NS: Final = "stagelens.connection.tls_ns"
+FIRST_BYTE_NS: Final = "stagelens.upstream.first_byte_ns"  # hand-over to the response's head
+UPSTREAM_PROCESSING_NS: Final = "stagelens.upstream.processing_ns"  # as its headers say
+PREFILL_RATE: Final = "stagelens.upstream.prefill_tokens_per_s"  # of tokens evaluated, not cached
+DECODE_MS_PER_TOKEN: Final = "stagelens.upstream.decode_ms_per_token"  # noqa: S105  its own mean
+CHOICE_FIRST_TOKEN_NS: Final = "stagelens.choice_first_token_ns"  # noqa: S105  string: by choice
+TAP_TROUBLE: Final = "stagelens.tap.trouble"  # why an answer could not be read
 
 # --- engine steps: one OTLP log record each ----------------------------------
 EVENT_ENGINE_STEP: Final = "stagelens.engine.step"  # event_name; time_unix_nano = start of the step

@@ -155,7 +155,8 @@ class EngineTap:
         if live is None:
             return
         outer_id = getattr(request, "external_req_id", None) or request.request_id
-        call = next((c for c in reversed(live.calls) if c.request_id == outer_id), None)
+        calls = (c for c in reversed(live.calls) if isinstance(c, EngineCall))
+        call = next((c for c in calls if c.request_id == outer_id), None)
         if call is None:
             return
         index = args[2] if len(args) > 2 else kwargs.get("request_index", 0)

@@ -1,12 +1,16 @@
-"""One call of the model: the engine's own stamps, and the stages they make."""
+"""One call of the model: what a record asks of it, the engine's stamps, the stages they make."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
+
+from opentelemetry.trace import SpanKind
 
 from tracer.semconv import ITL_CAP
+from tracer.spans import AttributeValue
 from tracer.stages import Stage, StageInterval
 
 REPAIR_LAST_TOKEN = "last_token_before_first:used_end"  # noqa: S105
@@ -23,6 +27,12 @@ class ChoiceMarks:
     last_mono_ns: int | None = None
     steps: int = 0
     gaps_ns: list[int] = field(default_factory=list)
+
+    @property
+    def span_ns(self) -> int | None:
+        """First token to last token; None without tokens or with stamps out of order."""
+        first, last = self.first_mono_ns, self.last_mono_ns
+        return None if first is None or last is None or last < first else last - first
 
     def add(self, tokens: int, mono_ns: int) -> None:
         """``tokens`` new tokens became ready at ``mono_ns``."""
@@ -43,6 +53,75 @@ class Preemption:
 
     at_mono_ns: int
     resumed_mono_ns: int | None = None
+
+
+class ModelCall(Protocol):
+    """What a record needs of one model call, whoever made it: the engine or an upstream.
+
+    ``superseded``: a failed attempt that another one followed; it counts for no
+    figure of the request. ``span_id`` is set where it was told to somebody before.
+    """
+
+    operation: str
+    handed_mono_ns: int
+    model: str
+    n: int
+    max_tokens: int | None
+    queued_mono_ns: int | None
+    ended_mono_ns: int | None
+    finished: bool
+    error_type: str | None
+    cancel: Callable[[], object] | None
+    choices: dict[int, ChoiceMarks]
+    finish_reasons: dict[int, str]
+    preemptions: list[Preemption]
+
+    @property
+    def request_id(self) -> str: ...
+
+    @property
+    def input_tokens(self) -> int | None: ...
+
+    @property
+    def cached_tokens(self) -> int | None: ...
+
+    @property
+    def output_tokens(self) -> int | None: ...
+
+    @property
+    def reasoning_tokens(self) -> int | None: ...
+
+    @property
+    def finish_reason(self) -> str: ...
+
+    @property
+    def provider(self) -> str: ...
+
+    @property
+    def span_kind(self) -> SpanKind: ...
+
+    @property
+    def span_id(self) -> int | None: ...
+
+    @property
+    def superseded(self) -> bool: ...
+
+    @property
+    def itl_kind(self) -> str: ...
+
+    def stages(self) -> CallStages: ...
+
+    def pace(self) -> tuple[int, int]:
+        """Nanoseconds from first to last token, and the number of tokens after the first."""
+        ...
+
+    def extra(self) -> Mapping[str, AttributeValue]:
+        """Attributes of the call's span beyond those every call has."""
+        ...
+
+    def events(self) -> list[tuple[str, int]]:
+        """Named instants on the call's span, in ``_mono_ns``."""
+        ...
 
 
 @dataclass(slots=True)
@@ -109,11 +188,66 @@ class EngineCall:
 
     @property
     def finish_reason(self) -> str:
-        """The reason of the first choice, or the commonest where that one is unknown."""
-        if 0 in self.finish_reasons:
-            return self.finish_reasons[0]
-        reasons = Counter(self.finish_reasons.values()).most_common(1)
-        return reasons[0][0] if reasons else ""
+        return first_reason(self.finish_reasons)
+
+    @property
+    def reasoning_tokens(self) -> int | None:
+        return None
+
+    @property
+    def provider(self) -> str:
+        return "vllm"
+
+    @property
+    def span_kind(self) -> SpanKind:
+        return SpanKind.INTERNAL
+
+    @property
+    def span_id(self) -> int | None:
+        return None
+
+    @property
+    def superseded(self) -> bool:
+        return False
+
+    @property
+    def itl_kind(self) -> str:
+        """``chunk`` where an engine step gave more than one token to a choice."""
+        return "chunk" if any(c.tokens > c.steps for c in self.choices.values()) else "token"
+
+    def stages(self) -> CallStages:
+        return stages_of(self)
+
+    def pace(self) -> tuple[int, int]:
+        span = count = 0
+        for choice in self.choices.values():
+            if choice.tokens > 1 and (time := choice.span_ns) is not None:
+                span += time
+                count += choice.tokens - 1
+        return span, count
+
+    def extra(self) -> Mapping[str, AttributeValue]:
+        return {}
+
+    def events(self) -> list[tuple[str, int]]:
+        return []
+
+
+def first_reason(finish_reasons: Mapping[int, str]) -> str:
+    """The reason of the first choice, or the commonest where that one is unknown."""
+    if 0 in finish_reasons:
+        return finish_reasons[0]
+    reasons = Counter(finish_reasons.values()).most_common(1)
+    return reasons[0][0] if reasons else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Undivided:
+    """A wait that nobody divides into stages: its time is ``unattributed``."""
+
+    name: str
+    start_ns: int
+    end_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +259,7 @@ class CallStages:
     decode: StageInterval | None
     preempted_ns: int
     repairs: tuple[str, ...]
+    undivided: Undivided | None = None
 
     def intervals(self) -> list[StageInterval]:
         return [i for i in (self.queue, self.prefill, self.decode) if i is not None]

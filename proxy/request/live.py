@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
-from proxy.request.call import EngineCall
+from proxy.request.call import ModelCall
 from proxy.request.record import (
     Arrival,
     Marks,
@@ -14,7 +14,7 @@ from proxy.request.record import (
     RequestStatus,
     partition_of,
 )
-from proxy.stream.clocks import StreamClocks
+from proxy.stream.clocks import Clocks, StreamClocks
 
 
 @dataclass(slots=True)
@@ -29,7 +29,9 @@ class LiveRequest:
     start_mono_ns: int
     arrival: Arrival
     tags: Mapping[str, str]
+    trace_flags: int = 1
     operation: str = ""
+    model: str = ""
     route: str = ""
     stream: bool = False
     http_status: int = 0
@@ -37,15 +39,18 @@ class LiveRequest:
     done_mono_ns: int | None = None
     disconnected_mono_ns: int | None = None
     error_body_type: str = ""
+    error_kind: str = ""
     failure: str = ""
     cancelled_by: str = ""
-    clocks: StreamClocks = field(default_factory=StreamClocks)
-    calls: list[EngineCall] = field(default_factory=list)
+    source_detail: str = ""
+    done_seen: bool | None = None
+    clocks: Clocks = field(default_factory=StreamClocks)
+    calls: list[ModelCall] = field(default_factory=list)
 
     @property
     def tokens_so_far(self) -> int | None:
         """Tokens the engine has made for this request; None where nobody counts them."""
-        return sum(c.output_tokens for c in self.calls) if self.calls else None
+        return sum(c.output_tokens or 0 for c in self.calls) if self.calls else None
 
     def cancel_calls(self) -> None:
         """Stop model calls that outlive their request: a cancelled handler may leave them behind."""
@@ -77,7 +82,7 @@ class LiveRequest:
             method=self.method,
             route=self.route,
             operation=self.operation,
-            model=next((c.model for c in self.calls if c.model), ""),
+            model=self.model or next((c.model for c in self.calls if c.model), ""),
             http_status=self.http_status,
             status=status,
             error_type=error_type,
@@ -89,6 +94,8 @@ class LiveRequest:
             deliver=deliver,
             partition=divided,
             repairs=tuple(repairs),
+            source_detail=self.source_detail,
+            done_seen=self.done_seen,
         )
 
     def _outcome(self) -> tuple[RequestStatus, str]:
@@ -98,11 +105,13 @@ class LiveRequest:
         if self.cancelled_by:
             return RequestStatus.CANCELLED, self.cancelled_by
         if self.disconnected_mono_ns is not None and self.done_mono_ns is None:
+            if self.clocks.complete:
+                return RequestStatus.OK, ""
             return RequestStatus.CANCELLED, "client_disconnect"
         if self.clocks.error is not None:
             return RequestStatus.ERROR, self.clocks.error
         if self.http_status >= 400:
-            return RequestStatus.ERROR, self.error_body_type or str(self.http_status)
+            return RequestStatus.ERROR, self.error_kind or self.error_body_type or str(self.http_status)
         if self.done_mono_ns is None:
             return RequestStatus.ERROR, "response_incomplete"
         return RequestStatus.OK, ""

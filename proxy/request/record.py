@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from proxy.request.call import CallStages, EngineCall, stages_of
+from proxy.request.call import CallStages, ModelCall
 from tracer.stages import Partition, Stage, StageInterval, partition
 
 
@@ -40,7 +40,7 @@ class Marks:
     start_mono_ns: int
     end_mono_ns: int
     arrival: Arrival
-    calls: tuple[EngineCall, ...]
+    calls: tuple[ModelCall, ...]
     stream: bool
     response_mono_ns: int | None = None
     first_chunk_mono_ns: int | None = None
@@ -65,11 +65,13 @@ class RequestRecord:
     tags: Mapping[str, str]
     source: str
     marks: Marks
-    stages: tuple[tuple[EngineCall, CallStages], ...]
+    stages: tuple[tuple[ModelCall, CallStages], ...]
     prompt: StageInterval | None
     deliver: StageInterval | None
     partition: Partition
     repairs: tuple[str, ...]
+    source_detail: str = ""
+    done_seen: bool | None = None
 
     @property
     def e2e_ns(self) -> int:
@@ -94,30 +96,27 @@ class RequestRecord:
         (last token - first token) / (output tokens - 1); over several choices, the
         sum of the spans over the sum of the counts.
         """
-        span = count = 0
-        for call in self.marks.calls:
-            for choice in call.choices.values():
-                first, last = choice.first_mono_ns, choice.last_mono_ns
-                if choice.tokens > 1 and first is not None and last is not None and last >= first:
-                    span += last - first
-                    count += choice.tokens - 1
-        return span / count if count else None
+        paces = [call.pace() for call in self.calls]
+        count = sum(n for _, n in paces)
+        return sum(span for span, _ in paces) / count if count else None
+
+    @property
+    def calls(self) -> list[ModelCall]:
+        """The calls whose figures are the request's: attempts that failed over are not."""
+        return [call for call in self.marks.calls if not call.superseded]
 
     @property
     def itl_ns(self) -> list[int]:
-        return [g for call in self.marks.calls for c in call.choices.values() for g in c.gaps_ns]
+        return [g for call in self.calls for c in call.choices.values() for g in c.gaps_ns]
 
     @property
     def itl_kind(self) -> str:
-        """``chunk`` where an engine step gave more than one token to a choice."""
-        for call in self.marks.calls:
-            if any(c.tokens > c.steps for c in call.choices.values()):
-                return "chunk"
-        return "token"
+        """``chunk`` where some chunk or engine step gave more than one token to a choice."""
+        return "chunk" if any(call.itl_kind == "chunk" for call in self.calls) else "token"
 
 
 def partition_of(marks: Marks) -> tuple[
-    Partition, tuple[tuple[EngineCall, CallStages], ...], StageInterval | None, StageInterval | None
+    Partition, tuple[tuple[ModelCall, CallStages], ...], StageInterval | None, StageInterval | None
 ]:
     """The exclusive stage times of a request, with each call's stages, prompt and deliver.
 
@@ -127,7 +126,7 @@ def partition_of(marks: Marks) -> tuple[
     A call that did not finish leaves the time after its last token unattributed.
     """
     start, end = marks.start_mono_ns, marks.end_mono_ns
-    stages = tuple((call, stages_of(call)) for call in marks.calls)
+    stages = tuple((call, call.stages()) for call in marks.calls)
     prompt = _prompt(marks)
     deliver = _deliver(marks, stages)
     intervals = [i for _, s in stages for i in s.intervals()]
@@ -146,15 +145,16 @@ def _prompt(marks: Marks) -> StageInterval | None:
 
 
 def _deliver(
-    marks: Marks, stages: tuple[tuple[EngineCall, CallStages], ...]
+    marks: Marks, stages: tuple[tuple[ModelCall, CallStages], ...]
 ) -> StageInterval | None:
     end = marks.end_mono_ns
     if not marks.calls:
         begun = marks.response_mono_ns
         return None if begun is None else StageInterval(Stage.DELIVER, min(begun, end), end)
-    if not all(call.finished for call in marks.calls):
+    if not all(call.finished for call in marks.calls if not call.superseded):
         return None
     ends = [i.end_ns for _, s in stages for i in s.intervals()]
+    ends += [s.undivided.end_ns for _, s in stages if s.undivided is not None]
     if not ends:
         return None
     return StageInterval(Stage.DELIVER, min(max(ends), end), end)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from opentelemetry.trace import SpanKind
 
-from proxy.request.call import CallStages, EngineCall
+from proxy.request.call import CallStages, ModelCall, Undivided
 from proxy.request.record import RequestRecord, RequestStatus
 from tracer import semconv
 from tracer.clock import Anchor
@@ -20,7 +20,9 @@ STALLS = 3
 
 def span_count(record: RequestRecord) -> int:
     """How many spans :func:`drafts` makes of ``record``, without making them."""
-    stages = sum(1 + len(s.intervals()) for _, s in record.stages)
+    stages = sum(
+        1 + len(s.intervals()) + (s.undivided is not None) for _, s in record.stages
+    )
     return 1 + stages + (record.prompt is not None) + (record.deliver is not None)
 
 
@@ -73,7 +75,7 @@ def _handoff(record: RequestRecord) -> Iterator[tuple[str, AttributeValue]]:
 
 def _call(
     record: RequestRecord,
-    call: EngineCall,
+    call: ModelCall,
     stages: CallStages,
     parent_id: int,
     anchor: Anchor,
@@ -81,18 +83,25 @@ def _call(
 ) -> list[SpanDraft]:
     """The model call's span from hand-over to its last token, and its stages."""
     last = max((i.end_ns for i in stages.intervals()), default=call.handed_mono_ns)
+    if stages.undivided is not None:
+        last = max(last, stages.undivided.end_ns)
     end = last if call.finished else max(last, call.ended_mono_ns or last)
     model = call.model or record.model
     span = SpanDraft(
-        name=f"{call.operation} {model}".rstrip(),
-        span_id=ids.span_id(),
+        name=f"{call.operation} {model}".strip() or record.method,
+        span_id=call.span_id or ids.span_id(),
         parent_id=parent_id,
         start_unix_ns=anchor.to_unix_ns(call.handed_mono_ns),
         end_unix_ns=anchor.to_unix_ns(max(end, call.handed_mono_ns)),
-        attributes=dict(_call_attributes(record, call, model)),
-        error=call.error_type is not None and record.status is RequestStatus.ERROR,
+        kind=call.span_kind,
+        attributes={**dict(_call_attributes(record, call, model)), **call.extra()},
+        events=[(name, anchor.to_unix_ns(at), {}) for name, at in call.events()],
+        error=call.error_type is not None
+        and (call.superseded or record.status is RequestStatus.ERROR),
     )
     parts = [span]
+    if stages.undivided is not None:
+        parts.append(_undivided(stages.undivided, span.span_id, anchor, ids))
     for interval in stages.intervals():
         events = _preemptions(call, interval, anchor)
         if interval.stage is Stage.DECODE:
@@ -101,8 +110,19 @@ def _call(
     return parts
 
 
+def _undivided(wait: Undivided, parent_id: int, anchor: Anchor, ids: IdSource) -> SpanDraft:
+    return SpanDraft(
+        name=wait.name,
+        span_id=ids.span_id(),
+        parent_id=parent_id,
+        start_unix_ns=anchor.to_unix_ns(wait.start_ns),
+        end_unix_ns=anchor.to_unix_ns(wait.end_ns),
+        attributes={semconv.DIVISIBLE: False},
+    )
+
+
 def _preemptions(
-    call: EngineCall, interval: StageInterval, anchor: Anchor
+    call: ModelCall, interval: StageInterval, anchor: Anchor
 ) -> list[tuple[str, int, dict[str, AttributeValue]]]:
     """``preempted`` and ``resumed`` events that lie inside ``interval``."""
     marks = [("preempted", p.at_mono_ns) for p in call.preemptions]
@@ -114,7 +134,7 @@ def _preemptions(
 
 
 def _stalls(
-    call: EngineCall, anchor: Anchor
+    call: ModelCall, anchor: Anchor
 ) -> list[tuple[str, int, dict[str, AttributeValue]]]:
     """``stall`` events: the longest gaps between tokens, where they stand out.
 
@@ -136,17 +156,19 @@ def _stalls(
 
 
 def _call_attributes(
-    record: RequestRecord, call: EngineCall, model: str
+    record: RequestRecord, call: ModelCall, model: str
 ) -> Iterator[tuple[str, AttributeValue]]:
+    if call.error_type:
+        yield semconv.ERROR_TYPE, call.error_type
+    if not call.operation:
+        return
     yield semconv.GEN_AI_OPERATION_NAME, call.operation
-    yield semconv.GEN_AI_PROVIDER_NAME, "vllm"
-    yield semconv.GEN_AI_REQUEST_MODEL, model
-    yield semconv.GEN_AI_RESPONSE_ID, call.request_id
-    if record.marks.stream:
-        yield semconv.GEN_AI_REQUEST_STREAM, True
-        if record.marks.first_chunk_mono_ns is not None:
-            to_chunk = record.marks.first_chunk_mono_ns - call.handed_mono_ns
-            yield semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK, max(0, to_chunk) / 1e9
+    yield semconv.GEN_AI_PROVIDER_NAME, call.provider
+    if model:
+        yield semconv.GEN_AI_REQUEST_MODEL, model
+    if call.request_id:
+        yield semconv.GEN_AI_RESPONSE_ID, call.request_id
+    yield from _streamed(record, call)
     if call.max_tokens is not None:
         yield semconv.GEN_AI_REQUEST_MAX_TOKENS, call.max_tokens
     if call.n != 1:
@@ -154,13 +176,23 @@ def _call_attributes(
     if call.finish_reasons:
         reasons = [call.finish_reasons[i] for i in sorted(call.finish_reasons)]
         yield semconv.GEN_AI_RESPONSE_FINISH_REASONS, reasons
-    if call.input_tokens is not None:
-        yield semconv.GEN_AI_USAGE_INPUT_TOKENS, call.input_tokens
-    yield semconv.GEN_AI_USAGE_OUTPUT_TOKENS, call.output_tokens
-    if call.cached_tokens is not None:
-        yield semconv.GEN_AI_USAGE_CACHE_READ, call.cached_tokens
-    if call.error_type:
-        yield semconv.ERROR_TYPE, call.error_type
+    for name, count in (
+        (semconv.GEN_AI_USAGE_INPUT_TOKENS, call.input_tokens),
+        (semconv.GEN_AI_USAGE_OUTPUT_TOKENS, call.output_tokens),
+        (semconv.GEN_AI_USAGE_CACHE_READ, call.cached_tokens),
+        (semconv.GEN_AI_USAGE_REASONING, call.reasoning_tokens),
+    ):
+        if count is not None:
+            yield name, count
+
+
+def _streamed(record: RequestRecord, call: ModelCall) -> Iterator[tuple[str, AttributeValue]]:
+    if not record.marks.stream:
+        return
+    yield semconv.GEN_AI_REQUEST_STREAM, True
+    if record.marks.first_chunk_mono_ns is not None:
+        to_chunk = record.marks.first_chunk_mono_ns - call.handed_mono_ns
+        yield semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK, max(0, to_chunk) / 1e9
 
 
 def _root_attributes(record: RequestRecord) -> Iterator[tuple[str, AttributeValue]]:
@@ -176,6 +208,10 @@ def _root_attributes(record: RequestRecord) -> Iterator[tuple[str, AttributeValu
     yield semconv.OPERATION, record.operation
     yield semconv.MODEL, record.model
     yield semconv.SOURCE, record.source
+    if record.source_detail:
+        yield semconv.SOURCE_DETAIL, record.source_detail
+    if record.done_seen is not None:
+        yield semconv.DONE_SEEN, record.done_seen
     yield semconv.STREAM, record.marks.stream
     if record.repairs:
         yield semconv.REPAIRS, list(record.repairs)
@@ -215,19 +251,21 @@ def _first_tokens(record: RequestRecord) -> Iterator[tuple[str, AttributeValue]]
 
 
 def _tokens(record: RequestRecord) -> Iterator[tuple[str, AttributeValue]]:
-    calls = record.marks.calls
-    if not calls:
+    calls = record.calls
+    if not calls or not record.operation:
         return
     yield semconv.CHOICES, sum(c.n for c in calls)
     if reason := calls[0].finish_reason:
         yield semconv.FINISH_REASON, reason
-    inputs = [c.input_tokens for c in calls if c.input_tokens is not None]
-    if inputs:
-        yield semconv.INPUT_TOKENS, sum(inputs)
-    yield semconv.OUTPUT_TOKENS, sum(c.output_tokens for c in calls)
-    cached = [c.cached_tokens for c in calls if c.cached_tokens is not None]
-    if cached:
-        yield semconv.CACHED_TOKENS, sum(cached)
+    for name, given in (
+        (semconv.INPUT_TOKENS, [c.input_tokens for c in calls]),
+        (semconv.OUTPUT_TOKENS, [c.output_tokens for c in calls]),
+        (semconv.CACHED_TOKENS, [c.cached_tokens for c in calls]),
+        (semconv.REASONING_TOKENS, [c.reasoning_tokens for c in calls]),
+    ):
+        known = [count for count in given if count is not None]
+        if known:
+            yield name, sum(known)
 
 
 def _arrival(record: RequestRecord) -> Iterator[tuple[str, AttributeValue]]:

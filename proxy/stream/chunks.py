@@ -7,9 +7,11 @@ understood says nothing; it is never an error of the request.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Any
 
+_IDENTIFIER = re.compile(r"[A-Za-z0-9_.:\-]{1,64}")
 DONE = b"[DONE]"
 TOKEN_FIELDS = ("content", "reasoning", "reasoning_content", "refusal", "tool_calls", "audio",
                 "function_call")
@@ -46,11 +48,11 @@ def read_chunk(data: bytes) -> ChunkFacts:
     if not isinstance(chunk, dict):
         return NOTHING
     if chunk.get("error"):
-        return ChunkFacts(error=_error_type(chunk["error"]))
+        return ChunkFacts(error=error_type(chunk["error"]))
     choices = chunk.get("choices")
     if not isinstance(choices, list):
         return NOTHING
-    facts = [_choice(choice) for choice in choices if isinstance(choice, dict)]
+    facts = [choice_facts(choice) for choice in choices if isinstance(choice, dict)]
     return ChunkFacts(
         token=any(f.token for f in facts),
         answer=any(f.answer for f in facts),
@@ -58,7 +60,8 @@ def read_chunk(data: bytes) -> ChunkFacts:
     )
 
 
-def _choice(choice: dict[str, Any]) -> ChunkFacts:
+def choice_facts(choice: dict[str, Any]) -> ChunkFacts:
+    """What one choice of a chunk carries."""
     delta = choice.get("delta")
     if isinstance(delta, dict):
         return _delta(delta)
@@ -77,6 +80,14 @@ def _delta(delta: dict[str, Any]) -> ChunkFacts:
     return ChunkFacts(token=token, answer=answer, blank=blank)
 
 
-def _error_type(error: object) -> str:
-    kind = error.get("type") or error.get("code") if isinstance(error, dict) else None
-    return str(kind)[:128] if kind else "error"
+def error_type(error: object) -> str:
+    """The type or code of an error object, "error" where it has none."""
+    if isinstance(error, dict):
+        return identifier(error.get("type")) or identifier(error.get("code")) or "error"
+    return "error"
+
+
+def identifier(value: object) -> str:
+    """``value`` if it reads like a name or a number; "" for free text, which may quote a prompt."""
+    text = str(value) if isinstance(value, int | str) else ""
+    return text if _IDENTIFIER.fullmatch(text) else ""

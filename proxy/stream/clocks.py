@@ -2,8 +2,30 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from proxy.stream.chunks import read_chunk
 from proxy.stream.sse import SseReader
+
+
+class Clocks(Protocol):
+    """The first-token clocks of one answer and what it said of its end.
+
+    ``complete``: the answer said that it is whole, so that a client that leaves
+    before the connection's last byte has missed nothing.
+    """
+
+    first_chunk_mono_ns: int | None
+    first_token_mono_ns: int | None
+    first_answer_mono_ns: int | None
+    error: str | None
+
+    @property
+    def complete(self) -> bool: ...
+
+    def note(self, body: bytes, mono_ns: int, tokens_so_far: int | None) -> None:
+        """``body`` was taken by the client's socket at ``mono_ns``."""
+        ...
 
 
 class StreamClocks:
@@ -20,6 +42,11 @@ class StreamClocks:
         self.error: str | None = None
         self.done_seen = False
         self._reader = SseReader()
+
+    @property
+    def complete(self) -> bool:
+        """Never said: an embedded handler is given time to end by itself."""
+        return False
 
     def note(self, body: bytes, mono_ns: int, tokens_so_far: int | None) -> None:
         """Read one body part.

@@ -1,0 +1,64 @@
+"""The proxy in front of upstream servers, put together and run."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from opentelemetry.sdk.resources import Resource
+
+from proxy.middleware import TraceMiddleware
+from proxy.recorder import Recorder, SpanSink
+from proxy.server import serve
+from proxy.settings import AccessSettings, ProxySettings, UpstreamSettings
+from proxy.upstream.access import Access
+from proxy.upstream.app import UpstreamApp
+from proxy.upstream.pool import Pool
+from tracer.clock import Clock
+from tracer.ids import IdSource
+
+log = logging.getLogger("stagelens.proxy")
+LOOPBACK = ("127.", "::1")
+
+
+async def run_reverse(
+    settings: ProxySettings,
+    upstream: UpstreamSettings,
+    access: AccessSettings,
+    sock: socket.socket,
+    sink: SpanSink,
+    resource: Resource,
+    clock: Clock,
+    ids: IdSource,
+    on_ready: Callable[[str], Awaitable[None]],
+    tls: Mapping[str, Any] | None = None,
+    traced: bool = True,
+    stop: asyncio.Event | None = None,
+) -> bool:
+    """Serve until told to stop; ``on_ready`` gets the upstreams' names. Always ``True``.
+
+    ``traced=False`` forwards without a record. ``tls`` are uvicorn's ``ssl_*`` options.
+
+    Raises:
+        ProxyError: a key cannot be read.
+    """
+    settings = settings.model_copy(update={"trace_id_header": False})
+    door = Access(access, clock)
+    pool = Pool(upstream, clock)
+    app = UpstreamApp(upstream, pool, door, clock, ids)
+    recorder = Recorder(settings, clock, ids, sink, resource, "upstream")
+    host = sock.getsockname()[0]
+    if not door.guarded and not host.startswith(LOOPBACK):
+        log.warning("%s is reachable from other machines and no client key is set: anybody who "
+                    "reaches it can use the upstreams", host)  # fmt: skip
+
+    async def ready() -> None:
+        await on_ready(", ".join(u.label for u in pool.upstreams))
+
+    outer = TraceMiddleware(app, settings, recorder, clock, abandon_after_s=0) if traced else app
+    return await serve(
+        outer, sock, settings, recorder, on_ready=ready, own_headers=False, tls=tls, stop=stop
+    )

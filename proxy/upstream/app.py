@@ -1,0 +1,343 @@
+"""The ASGI application that forwards every request to an upstream and tells its stages."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import dataclass
+
+import aiohttp
+
+from proxy.middleware import Receive, Scope, Send
+from proxy.protocol import EXTENSION
+from proxy.recorder import operation_of
+from proxy.request.live import CURRENT, LiveRequest
+from proxy.settings import UpstreamSettings
+from proxy.upstream.access import Access
+from proxy.upstream.answers import Refusal, answer
+from proxy.upstream.attempt import Outgoing, Trace, Unanswered, open_attempt
+from proxy.upstream.body import Asked, ClientLeft, RequestBody, read_asked
+from proxy.upstream.call import UpstreamCall
+from proxy.upstream.client import UpstreamClient
+from proxy.upstream.headers import value_of
+from proxy.upstream.pool import Pool, Upstream
+from proxy.upstream.relay import Relay, UpstreamGone
+from tracer.clock import Clock
+from tracer.ids import IdSource
+
+CLOSE_WAIT_S = 5.0
+"""How long a slow client may take what is already written when its stream is broken off."""
+DRAIN_BYTES = 1024 * 1024
+DRAIN_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A path worth a name of its own; ``reads``: answers on it are read for tokens and usage."""
+
+    path: str
+    reads: bool = True
+
+
+ROUTES = {
+    path: Route(path, reads)
+    for path, reads in (
+        ("/v1/chat/completions", True), ("/v1/completions", True), ("/v1/responses", True),
+        ("/v1/messages", True), ("/v1/embeddings", True), ("/v1/rerank", True),
+        ("/v1/messages/count_tokens", False), ("/v1/models", False),
+        ("/v1/audio/transcriptions", True), ("/v1/audio/translations", True),
+        ("/v1/audio/speech", False),
+    )
+}  # fmt: skip
+
+
+def route_of(path: str) -> Route | None:
+    """The route of ``path``; Azure's deployments share one, unknown paths have none."""
+    if (known := ROUTES.get(path)) is not None:
+        return known
+    if operation_of(path):
+        return Route("/openai/deployments/{deployment}/" + path.split("/", 4)[4])
+    return None
+
+
+class UpstreamApp:
+    """Forwards; each request is independent. Started and stopped by ASGI's lifespan."""
+
+    def __init__(
+        self, settings: UpstreamSettings, pool: Pool, access: Access, clock: Clock, ids: IdSource
+    ) -> None:
+        self._settings = settings
+        self._pool = pool
+        self._access = access
+        self._clock = clock
+        self._ids = ids
+        self._client = UpstreamClient(
+            clock, settings.connect_timeout_s, settings.idle_connection_s
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+        elif scope["type"] == "http":
+            await self._http(scope, receive, send)
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.startup":
+                await self._client.start()
+                await send({"type": "lifespan.startup.complete"})
+            else:
+                await self._client.close()
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        live = CURRENT.get()
+        route = route_of(scope["path"])
+        if route is not None:
+            scope["route"] = route
+        exchange = _Exchange(self, scope, receive, send, live, route)
+        try:
+            with self._access.enter(scope["headers"]):
+                await exchange.run()
+        except Refusal as refusal:
+            if live is not None:
+                live.error_kind = refusal.kind
+            read = exchange.body_read or await _drain(receive)
+            await answer(send, refusal, close=not read)
+        except UpstreamGone:
+            if live is not None and not live.failure:
+                live.failure = "upstream_disconnect"
+            await _break_off(scope, receive)
+        except ClientLeft:
+            return
+
+    @property
+    def parts(self) -> tuple[UpstreamSettings, Pool, Access, Clock, IdSource, UpstreamClient]:
+        return (
+            self._settings, self._pool, self._access, self._clock, self._ids, self._client
+        )  # fmt: skip
+
+
+async def _drain(receive: Receive) -> bool:
+    """Read on for a moment, and whether the body ended; bounded in bytes and in time.
+
+    A connection closed while its client still sends is reset, and the reset takes
+    the answer with it.
+    """
+    size = 0
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(DRAIN_S):
+            while size < DRAIN_BYTES:
+                message = await receive()
+                if message["type"] == "http.disconnect" or not message.get("more_body", False):
+                    return bool(message["type"] != "http.disconnect")
+                size += len(message.get("body", b""))
+    return False
+
+
+async def _break_off(scope: Scope, receive: Receive) -> None:
+    """Close the client's connection without the response's end, so that it can tell."""
+    marks = scope.get("extensions", {}).get(EXTENSION)
+    if marks is None:
+        return
+    marks.close()
+    try:
+        async with asyncio.timeout(CLOSE_WAIT_S):
+            while (await receive())["type"] != "http.disconnect":
+                pass
+    except TimeoutError:
+        marks.abort()
+
+
+class _Exchange:
+    """One request: its body, its attempts, its answer."""
+
+    def __init__(
+        self,
+        app: UpstreamApp,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        live: LiveRequest | None,
+        route: Route | None,
+    ) -> None:
+        self._settings, self._pool, self._access, self._clock, self._ids, self._client = app.parts
+        self._scope = scope
+        self._receive = receive
+        self._send = send
+        self._live = live
+        self._readable = route is not None and route.reads
+        self._operation = operation_of(scope["path"])
+        self._begun = False
+        self._calls: list[UpstreamCall] = []
+        self.body_read = not _has_body(scope)
+
+    async def run(self) -> None:
+        out = await self._outgoing()
+        if self._live is not None and self._operation:
+            self._live.model = out.asked.model
+        tried: list[Upstream] = []
+        again = out.body is None or out.body.replayable
+        model, prefix = out.asked.model, out.asked.prefix
+        while True:
+            upstream = self._pool.choose(model, prefix, tried) or tried[-1]
+            tried.append(upstream)
+            budget = again and len(self._calls) + 1 < self._settings.max_attempts
+            elsewhere = budget and self._pool.choose(model, prefix, tried) is not None
+            if await self._attempt(out, upstream, budget, elsewhere):
+                return
+
+    async def _outgoing(self) -> Outgoing:
+        """Read as much of the request as must be known before it can go on."""
+        scope, settings = self._scope, self._settings
+        body, asked = None, Asked()
+        if _has_body(scope):
+            body = RequestBody(self._receive, self._access.size_limit, self._note_body_read)
+            await body.read_ahead(settings.replay_limit_bytes if self._readable else 0)
+            encoded = value_of(scope["headers"], b"content-encoding")
+            if self._readable and encoded in (None, b"identity"):
+                kind = value_of(scope["headers"], b"content-type") or b""
+                asked = read_asked(
+                    body.head, body.replayable, kind, settings.prefix_affinity_bytes
+                )
+        live = self._live
+        trace = Trace(
+            live.trace_id if live is not None else self._ids.trace_id(),
+            1 if settings.force_sample or live is None else live.trace_flags,
+            live is not None and live.parent_span_id is not None,
+        )
+        return Outgoing(
+            scope, body, asked, self._operation, trace, settings.ask_usage, self._access.guarded
+        )
+
+    def _note_body_read(self) -> None:
+        """A body that streams through is handed over with its last byte."""
+        self.body_read = True
+        if self._calls and self._calls[-1].answered_mono_ns is None:
+            self._calls[-1].handed_mono_ns = self._clock.mono_ns()
+
+    async def _attempt(
+        self, out: Outgoing, upstream: Upstream, budget: bool, elsewhere: bool
+    ) -> bool:
+        """One attempt; False when it gave nothing and another one follows.
+
+        Another one goes to another upstream. It goes to the same one only if the
+        connection was an old one, which may have been closed while it lay idle.
+        """
+        call = self._new_call(out, upstream)
+        self._pool.begin(upstream)
+        healthy: bool | None = None
+        try:
+            async with asyncio.timeout(self._settings.first_token_timeout_s) as limit:
+                healthy = await self._forward(out, upstream, call, elsewhere, limit)
+        except Unanswered as none:
+            healthy = False
+            call.error_type = none.kind
+            if elsewhere or (budget and call.connection.reused):
+                call.superseded = True
+                return False
+            raise none.refusal() from None
+        except UpstreamGone:
+            healthy = False
+            call.error_type = "upstream_disconnect"
+            raise
+        except Refusal:
+            call.error_type = "request_incomplete"
+            if self._begun:
+                raise UpstreamGone from None
+            raise
+        except ClientLeft:
+            call.error_type = "request_incomplete"
+            raise
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            call.error_type = "first_token_timeout"
+            raise self._too_late() from None
+        finally:
+            call.ended_mono_ns = self._clock.mono_ns()
+            self._pool.end(upstream, healthy)
+        return not call.superseded
+
+    def _too_late(self) -> Exception:
+        """No first token in time: 504, or a broken-off stream if its head is gone already."""
+        if not self._begun:
+            return Refusal(
+                504, "first_token_timeout",
+                "the upstream gave no first token within the limit (--first-token-timeout)",
+            )  # fmt: skip
+        if self._live is not None:
+            self._live.failure = "first_token_timeout"
+        return UpstreamGone()
+
+    async def _forward(
+        self,
+        out: Outgoing,
+        upstream: Upstream,
+        call: UpstreamCall,
+        may_retry: bool,
+        limit: asyncio.Timeout,
+    ) -> bool:
+        """Send and relay; whether the upstream did well."""
+        span_id = call.span_id or 1
+        response = await open_attempt(self._client, out, upstream, call, span_id)
+        try:
+            call.answered_mono_ns = self._clock.mono_ns()
+            failed = response.status in self._settings.retry_statuses
+            if failed and may_retry:
+                call.http_status = response.status
+                call.error_type = str(response.status)
+                call.superseded = True
+                return False
+            self._begun = True
+            await self._relay(response, out, call, limit)
+            return not failed
+        finally:
+            response.close() if not call.finished else response.release()
+
+    async def _relay(
+        self,
+        response: aiohttp.ClientResponse,
+        out: Outgoing,
+        call: UpstreamCall,
+        limit: asyncio.Timeout,
+    ) -> None:
+        relay = Relay(
+            response, self._send, call, self._live, self._clock, self._readable, out.cut_usage, limit
+        )
+        await relay.run()
+        if relay.tap.error is not None:
+            call.error_type = relay.tap.error
+        elif response.status >= 400:
+            call.error_type = str(response.status)
+
+    def _new_call(self, out: Outgoing, upstream: Upstream) -> UpstreamCall:
+        address, port = upstream.address
+        asked = out.asked
+        call = UpstreamCall(
+            operation=self._operation,
+            handed_mono_ns=self._clock.mono_ns(),
+            span_id=self._ids.span_id(),
+            attempt=len(self._calls) + 1,
+            upstream=upstream.label,
+            address=address,
+            port=port,
+            provider=upstream.target.provider,
+            model=upstream.target.models.get(asked.model, asked.model),
+            stream=asked.stream,
+            n=asked.n,
+            max_tokens=asked.max_tokens,
+        )
+        self._calls.append(call)
+        if self._live is not None:
+            self._live.calls.append(call)
+        return call
+
+
+def _has_body(scope: Scope) -> bool:
+    length = value_of(scope["headers"], b"content-length")
+    if length is not None:
+        return length != b"0"
+    return value_of(scope["headers"], b"transfer-encoding") is not None

@@ -1,0 +1,100 @@
+"""Takes the usage chunk that only the proxy asked for out of a stream again."""
+
+from __future__ import annotations
+
+import json
+import re
+
+_USAGE = re.compile(rb'"usage"\s*:\s*\{')
+HOLD_LIMIT = 64 * 1024
+
+
+class UsageCutter:
+    """Passes all bytes but those of events that are a usage chunk without choices.
+
+    An event is held back until it is whole (a server writes one in one piece, so
+    nothing waits); one longer than ``HOLD_LIMIT`` is no usage chunk and passes.
+    """
+
+    def __init__(self) -> None:
+        self._held = bytearray()
+        self._line_empty = True
+        self._passing = False
+        self._last_cr = False
+        self._eat_lf = False
+        self.cut = 0
+
+    def feed(self, chunk: bytes) -> bytes:
+        """The bytes that may go to the client now."""
+        if (
+            not (self._held or self._passing or self._last_cr)
+            and chunk.endswith(b"\n\n")
+            and not _USAGE.search(chunk)
+        ):
+            return chunk
+        out = bytearray()
+        for at, byte in enumerate(chunk):
+            if self._last_cr and byte == 0x0A:
+                self._after_cr(out)
+                continue
+            self._last_cr = self._eat_lf = False
+            if byte not in (0x0A, 0x0D):
+                end = False
+                self._line_empty = False
+            else:
+                end = self._line_empty
+                self._line_empty = True
+                self._last_cr = byte == 0x0D
+            self._keep(chunk[at : at + 1], out)
+            if end:
+                self._end_event(out)
+        if self._passing:
+            out += self._held
+            self._held.clear()
+        return bytes(out)
+
+    def _after_cr(self, out: bytearray) -> None:
+        """The LF of a CRLF belongs to the event whose CR came before."""
+        self._last_cr = False
+        if self._eat_lf:
+            self._eat_lf = False
+        elif self._held:
+            self._held += b"\n"
+        else:
+            out += b"\n"
+
+    def _keep(self, part: bytes, out: bytearray) -> None:
+        self._held += part
+        if len(self._held) > HOLD_LIMIT:
+            self._passing = True
+        if self._passing:
+            out += self._held
+            self._held.clear()
+
+    def _end_event(self, out: bytearray) -> None:
+        if not self._passing and is_usage_chunk(bytes(self._held)):
+            self.cut += 1
+            self._eat_lf = self._last_cr
+        else:
+            out += self._held
+        self._held.clear()
+        self._passing = False
+
+    def flush(self) -> bytes:
+        """What is left at the end of the stream."""
+        left = bytes(self._held)
+        self._held.clear()
+        return left
+
+
+def is_usage_chunk(event: bytes) -> bool:
+    """An event whose data is an object with usage and an empty list of choices."""
+    if not _USAGE.search(event):
+        return False
+    lines = event.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+    data = b"\n".join(line[5:].removeprefix(b" ") for line in lines if line.startswith(b"data:"))
+    try:
+        body = json.loads(data)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(body, dict) and body.get("choices") == [] and bool(body.get("usage"))

@@ -1,0 +1,124 @@
+"""An upstream's answer on its way to the client: the bytes go first, the reading after."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import aiohttp
+
+from proxy.middleware import Send
+from proxy.request.live import LiveRequest
+from proxy.upstream.attempt import raw
+from proxy.upstream.call import UpstreamCall
+from proxy.upstream.cutter import UsageCutter
+from proxy.upstream.headers import response_headers, value_of
+from proxy.upstream.tap import Tap
+from proxy.upstream.usage import read_headers
+from tracer.clock import Clock
+
+TIMING_HEADERS = ("server-timing", "openai-processing-ms", "x-envoy-upstream-service-time")
+
+
+class UpstreamGone(Exception):
+    """The upstream's body broke off after the client had its beginning."""
+
+
+class Relay:
+    """Passes one response on. Made for one response, ``run`` once."""
+
+    def __init__(
+        self,
+        answer: aiohttp.ClientResponse,
+        send: Send,
+        call: UpstreamCall,
+        live: LiveRequest | None,
+        clock: Clock,
+        readable: bool,
+        cut_usage: bool,
+        token_limit: asyncio.Timeout,
+    ) -> None:
+        self._answer = answer
+        self._send = send
+        self._call = call
+        self._live = live
+        self._clock = clock
+        self._limit: asyncio.Timeout | None = token_limit
+        self._headers = raw(answer.raw_headers)
+        kind = value_of(self._headers, b"content-type") or b""
+        self._stream = kind.lower().startswith(b"text/event-stream")
+        coding = (value_of(self._headers, b"content-encoding") or b"").decode("latin-1")
+        cut = cut_usage and self._stream and coding in ("", "identity")
+        self._cutter = UsageCutter() if cut else None
+        must_end = bool(call.operation) and call.operation != "embeddings" and answer.status < 300
+        self.tap = Tap(call, self._stream, coding, must_end, reads=readable)
+        call.stream = self._stream
+        call.http_status = answer.status
+        if live is not None:
+            live.clocks = self.tap
+
+    async def run(self) -> None:
+        """Send head, body and end.
+
+        Raises:
+            UpstreamGone: the body broke off, or was no whole answer; the end is not sent.
+        """
+        self._read_timings()
+        drop = {b"content-length"} if self._cutter or self._answer.status == 304 else set()
+        await self._send({
+            "type": "http.response.start",
+            "status": self._answer.status,
+            "headers": response_headers(self._headers, drop),
+        })  # fmt: skip
+        if not self._stream:
+            self._stop_limit()
+        whole = False
+        try:
+            await self._pass_body()
+            whole = True
+        except (aiohttp.ClientError, ConnectionError):
+            raise UpstreamGone from None
+        finally:
+            self._call.read_mono_ns = self._clock.mono_ns()
+            self._finish(whole)
+        if self.tap.broken:
+            raise UpstreamGone
+        await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _pass_body(self) -> None:
+        now: Callable[[], int] = self._clock.mono_ns
+        send, feed, cutter = self._send, self.tap.feed, self._cutter
+        async for chunk in self._answer.content.iter_any():
+            arrived = now()
+            if cutter is None:
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            elif passed := cutter.feed(chunk):
+                await send({"type": "http.response.body", "body": passed, "more_body": True})
+            feed(chunk, arrived, now())
+            if self._limit is not None and self.tap.first_token_mono_ns is not None:
+                self._stop_limit()
+        if cutter is not None and (left := cutter.flush()):
+            await send({"type": "http.response.body", "body": left, "more_body": True})
+
+    def _stop_limit(self) -> None:
+        if self._limit is not None:
+            self._limit.reschedule(None)
+            self._limit = None
+
+    def _read_timings(self) -> None:
+        headers = {
+            name: b", ".join(v for n, v in self._headers if n.lower() == name.encode()).decode(
+                "latin-1"
+            )
+            for name in TIMING_HEADERS
+        }
+        read_headers(self._call.answer.times, {n: v for n, v in headers.items() if v})
+
+    def _finish(self, whole: bool) -> None:
+        self.tap.end(whole)
+        call = self._call
+        call.finished = whole and not self.tap.broken
+        if self._live is not None:
+            self._live.source_detail = call.source_detail
+            if self._stream and self.tap.must_end:
+                self._live.done_seen = self.tap.done_seen

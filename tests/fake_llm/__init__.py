@@ -1,0 +1,1 @@
+"""A fake LLM server on a real socket: exact bytes at exact times."""
