@@ -24,6 +24,9 @@ def cli() -> None:
 
 @cli.command(context_settings={"ignore_unknown_options": False})
 @click.option("--model", help="Model folder or name for the embedded vLLM engine.")
+@click.option("--upstream", multiple=True, metavar="URL",
+              help="Forward to this OpenAI-compatible server instead; repeatable.")
+@click.option("--usage", is_flag=True, help="Ask upstreams for the usage of streams; hide it again.")
 @click.option("--config", "config_file", type=click.Path(path_type=Path), help="Settings (YAML).")
 @click.option("--host", help="Address to listen on (127.0.0.1).")
 @click.option("--port", type=click.IntRange(0, 65535), help="Port of the API (8000; 0 = any).")
@@ -40,7 +43,7 @@ def cli() -> None:
 @click.option("--ready-file", type=click.Path(path_type=Path), help="Write the URLs here as JSON.")
 @click.argument("engine_flags", nargs=-1, type=click.UNPROCESSED, metavar="[-- ENGINE FLAGS]")
 def serve(config_file: Path | None, **given: Any) -> None:  # noqa: ANN401
-    """Serve a model as an OpenAI-compatible API and trace every request.
+    """Serve a model as an OpenAI-compatible API, or stand before one, and trace every request.
 
     Flags after -- go to vLLM: stagelens serve --model M -- --max-model-len 2048
     """
@@ -54,6 +57,7 @@ def serve(config_file: Path | None, **given: Any) -> None:  # noqa: ANN401
         "data_dir": given["data_dir"],
         "store": given["store"],
         "collector": given["collector"],
+        "upstream": _upstream(given["upstream"], given["usage"]),
         "proxy": {
             "host": given["host"],
             "port": given["port"],
@@ -67,6 +71,15 @@ def serve(config_file: Path | None, **given: Any) -> None:  # noqa: ANN401
     config = load_config(config_file, overrides)
     ports = ServePorts(given["otlp_port"], given["api_port"])
     sys.exit(run(config, ports, given["ready_file"], config_file))
+
+
+def _upstream(urls: tuple[str, ...], usage: bool) -> dict[str, Any] | None:
+    told: dict[str, Any] = {}
+    if urls:
+        told["targets"] = [{"url": url} for url in urls]
+    if usage:
+        told["ask_usage"] = True
+    return told or None
 
 
 def _tags(given: tuple[str, ...]) -> dict[str, str] | None:
@@ -137,6 +150,9 @@ def main() -> None:
     )
     try:
         cli(prog_name="stagelens")
+    except KeyboardInterrupt:
+        sys.stderr.write("stagelens: stopped\n")
+        sys.exit(130)
     except Exception as problem:
         code = _user_mistake(problem)
         if code is None:

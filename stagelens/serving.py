@@ -5,18 +5,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import signal
 import socket
 import sys
 import uuid
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
 from opentelemetry.sdk.resources import Resource
 
-from proxy.embedded import run_embedded
 from proxy.engine.arguments import check_model
 from proxy.engine.startup import divert
+from proxy.reverse import run_reverse
 from proxy.server import bind, url_of
 from stagelens.child import CollectorChild
 from stagelens.errors import UserError
@@ -46,23 +48,17 @@ def serve(
 
     Raises:
         UserError, ProxyError: one sentence for what is wrong.
+        KeyboardInterrupt: told to stop before it served.
     """
-    if config.model is None:
-        raise UserError("nothing to serve: give --model MODEL (a folder or a name)", 2)
-    if config.collector and config.store:
-        raise UserError(
-            "--store belongs to the collector of this process and --collector names another one: "
-            "give one of them",
-            2,
-        )
-    check_model(config.model)
+    _check(config)
     folder = DataFolder(config.data_dir or default_data_dir())
     folder.prepare()
     os.umask(0o077)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
     _log_to(folder.logs / "proxy.log", access=config.proxy.access_log)
     sock = bind(config.proxy.host, config.proxy.port)
     try:
-        _warn_if_open(config.proxy.host)
         child = None if config.collector else _collector(config, folder, ports, config_file)
         try:
             code = _serve_with(config, folder, sock, child, ready_file)
@@ -73,8 +69,33 @@ def serve(
         sock.close()
         if ready_file is not None:
             ready_file.unlink(missing_ok=True)
-    divert(2, folder.logs / "engine.log")  # libraries complain of leaks as the interpreter ends
+    if config.model is not None:
+        divert(2, folder.logs / "engine.log")  # libraries complain of leaks at the very end
     return code
+
+
+def _check(config: Config) -> None:
+    """What contradicts itself is wrong usage."""
+    if (config.model is None) == (config.upstream is None):
+        both = "both" if config.model else "nothing"
+        raise UserError(
+            f"{both} to serve: give --model MODEL (a folder or a name) or --upstream URL", 2
+        )
+    if config.collector and config.store:
+        raise UserError(
+            "--store belongs to the collector of this process and --collector names another one: "
+            "give one of them",
+            2,
+        )
+    if config.model is not None:
+        check_model(config.model)
+    elif config.engine_flags:
+        raise UserError("flags after -- are the engine's: they need --model, not --upstream", 2)
+
+
+def _interrupt(*_: object) -> None:
+    """Stop at once while nothing is served yet; the server installs its own handlers."""
+    raise KeyboardInterrupt
 
 
 def _log_to(file: Path, *, access: bool) -> None:
@@ -114,25 +135,49 @@ def _serve_with(
     resource = _resource(config)
     exporter = OtlpExporter(ExportSettings(endpoint), resource, clock)
     exporter.start()
-    engine_log = folder.logs / "engine.log"
-    _say(f"starting the engine for {config.model} (its log: {engine_log})")
 
-    async def on_ready(served_model: str) -> None:
-        _announce(sock, endpoint, child, served_model, ready_file)
+    async def on_ready(served: str) -> None:
+        _announce(sock, endpoint, child, served, ready_file)
 
     try:
-        alive = asyncio.run(  # asyncio's own loop: it reads through our stamping sockets
-            run_embedded(
-                config.proxy, config.model or "", config.engine_flags, sock, exporter, resource,
-                clock, RandomIds(), engine_log, on_ready,
-            )
-        )  # fmt: skip
+        if config.upstream is not None:
+            alive = asyncio.run(
+                run_reverse(
+                    config.proxy, config.upstream, config.access, sock, exporter, resource, clock,
+                    RandomIds(), on_ready, tls=config.tls.options(),
+                )
+            )  # fmt: skip
+        else:
+            alive = _run_engine(config, folder, sock, exporter, resource, clock, on_ready)
     finally:
         exporter.close(config.proxy.flush_timeout_s)
     _say_losses(exporter)
+    return 0 if alive else 1
+
+
+def _run_engine(
+    config: Config,
+    folder: DataFolder,
+    sock: socket.socket,
+    exporter: OtlpExporter,
+    resource: Resource,
+    clock: SystemClock,
+    on_ready: Callable[[str], Awaitable[None]],
+) -> bool:
+    from proxy.embedded import run_embedded
+
+    _warn_if_open(config.proxy.host)
+    engine_log = folder.logs / "engine.log"
+    _say(f"starting the engine for {config.model} (its log: {engine_log})")
+    alive = asyncio.run(  # asyncio's own loop: it reads through our stamping sockets
+        run_embedded(
+            config.proxy, config.model or "", config.engine_flags, sock, exporter, resource,
+            clock, RandomIds(), engine_log, on_ready,
+        )
+    )  # fmt: skip
     if not alive:
         log.error("the engine died: see its log %s", engine_log)
-    return 0 if alive else 1
+    return alive
 
 
 def _resource(config: Config) -> Resource:

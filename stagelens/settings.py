@@ -9,8 +9,22 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from collectors.settings import CollectorSettings
-from proxy.settings import ProxySettings
+from proxy.settings import AccessSettings, ProxySettings, UpstreamSettings
 from stagelens.errors import UserError
+
+
+class TlsSettings(BaseModel):
+    """uvicorn's own TLS settings for the reverse proxy; without a certificate it speaks HTTP."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    certfile: Path | None = None
+    keyfile: Path | None = None
+    ca_certs: Path | None = None
+
+    def options(self) -> dict[str, str]:
+        """uvicorn's ``ssl_*`` arguments."""
+        return {f"ssl_{name}": str(value) for name, value in self if value is not None}
 
 
 class Config(BaseModel):
@@ -24,6 +38,9 @@ class Config(BaseModel):
     store: str | None = None
     collector: str | None = Field(default=None, description="a collector that runs elsewhere")
     proxy: ProxySettings = ProxySettings()
+    upstream: UpstreamSettings | None = None
+    access: AccessSettings = AccessSettings()
+    tls: TlsSettings = TlsSettings()
     collect: CollectorSettings = CollectorSettings()
 
 
@@ -73,4 +90,5 @@ def _first_problem(problem: ValidationError, path: Path | None) -> str:
     source = f"config file {path}: " if path else ""
     if first["type"] == "extra_forbidden":
         return f"{source}unknown setting {key}: remove it or check its spelling (docs/serve.md)"
-    return f"{source}setting {key} = {first['input']!r}: {first['msg']}"
+    given = "" if "upstream" in key or "access" in key else f" = {first['input']!r}"
+    return f"{source}setting {key}{given}: {first['msg'].removeprefix('Value error, ')}"
