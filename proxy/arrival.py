@@ -43,11 +43,11 @@ class StampedListener(socket.socket):
 def make_listener(family: int) -> socket.socket:
     """A TCP socket that stamps arrivals where the system can, and a plain one elsewhere."""
     if not sys.platform.startswith("linux"):
-        return socket.socket(family, socket.SOCK_STREAM)
-    listener = StampedListener(family, socket.SOCK_STREAM)
+        return socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener = StampedListener(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
     except OSError:
         listener.close()
-        return socket.socket(family, socket.SOCK_STREAM)
+        return socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     return listener

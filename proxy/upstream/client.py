@@ -1,7 +1,8 @@
 """HTTP to upstreams: pooled connections, raw bytes both ways, every step stamped.
 
-aiohttp, not httpx: per streamed chunk it costs a fraction of the time, because its
-parser is C and it hands out what the socket gave. Bodies are never unpacked here.
+aiohttp, not httpx: reading 32 streams of 200 chunks took 148 against 278 µs of CPU a
+chunk on asyncio's loop and 44 against 133 on uvloop, measured in one run on two shared
+cores. Bodies are never unpacked here.
 """
 
 from __future__ import annotations

@@ -75,11 +75,13 @@ class FakeLlm:
     connections: int = 0
     hung_up: int = 0
     asked: asyncio.Event = field(default_factory=asyncio.Event)
+    connected: asyncio.Event = field(default_factory=asyncio.Event)
     left: asyncio.Event = field(default_factory=asyncio.Event)
     left_at_s: float | None = None
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
+        self.connected.set()
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
             while (request := await _read(reader)) is not None:
                 self.requests.append(request)

@@ -106,8 +106,7 @@ async def test_a_slow_upload_that_breaks_off_is_one_cancelled_record():
     async with fake_llm(Reply([b"x"])) as fake, live_proxy(fake.url) as proxy:
         _, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
         writer.write(b"POST /upload HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nbegin")
-        while not fake.connections:  # noqa: ASYNC110  a count, not an event
-            await asyncio.sleep(0.01)
+        await asyncio.wait_for(fake.connected.wait(), 5)
         writer.close()
         [root] = await proxy.sink.wait_for(1)
     assert root[semconv.STATUS] == "cancelled"
