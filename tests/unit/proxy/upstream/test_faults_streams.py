@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 import httpx
 import pytest
+import pytest_asyncio
 
 from tests.fake_llm.dialects import DONE, ROLE, content, delta, messages, responses, sse, usage
-from tests.fake_llm.server import Pause, Reply, fake_llm
-from tests.support.live_proxy import live_proxy
+from tests.fake_llm.server import FakeLlm, Pause, Reply, fake_llm
+from tests.support.live_proxy import LiveProxy, live_proxy
 from tracer import semconv
 
 CHAT = "/v1/chat/completions"
@@ -136,20 +138,27 @@ CASES = [
 ]  # fmt: skip
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared() -> AsyncIterator[tuple[FakeLlm, LiveProxy]]:
+    """One fake and one proxy for all cases, which set the script."""
+    async with fake_llm(Reply()) as fake, live_proxy(fake.url) as proxy:
+        yield fake, proxy
+
+
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.number)
-async def test_the_record_is_right_and_the_bytes_are_the_upstreams(case):
+async def test_the_record_is_right_and_the_bytes_are_the_upstreams(case, shared):
     """Faults 1, 2, 4, 5, 7, 8, 10, 11, 13, 14, 16, 17, 19, 20, 28, 31, 35 (the case's id says which)."""
-    reply = Reply(case.steps)
-    async with (
-        fake_llm(reply) as fake,
-        live_proxy(fake.url) as proxy,
-        httpx.AsyncClient() as client,
-    ):
+    fake, proxy = shared
+    fake.script, fake.late_s = (lambda _: Reply(case.steps)), 0.0
+    before = len(proxy.sink.requests)
+    async with httpx.AsyncClient() as client:
         ask = {"model": "m", "stream": True, **case.ask}
         asked_s = asyncio.get_running_loop().time()
         answer = await client.post(proxy.url + case.path, json=ask)
-        [root] = await proxy.sink.wait_for(1)
-        spans = "".join(span.to_json() for span in proxy.sink.requests[0])
+        root = (await proxy.sink.wait_for(before + 1))[-1]
+        assert len(proxy.sink.requests) == before + 1
+        spans = "".join(span.to_json() for span in proxy.sink.requests[-1])
         late_s = LATE_S + fake.late_s + (fake.began_s - asked_s)
     assert answer.content == b"".join(s for s in case.steps if isinstance(s, bytes))
     assert "CANARY" not in spans
