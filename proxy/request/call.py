@@ -1,11 +1,10 @@
-"""One call of the model: what a record asks of it, the engine's stamps, the stages they make."""
+"""One call of the model: the engine's own stamps, and the stages they make."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from opentelemetry.trace import SpanKind
 
@@ -53,75 +52,6 @@ class Preemption:
 
     at_mono_ns: int
     resumed_mono_ns: int | None = None
-
-
-class ModelCall(Protocol):
-    """What a record needs of one model call, whoever made it: the engine or an upstream.
-
-    ``superseded``: a failed attempt that another one followed; it counts for no
-    figure of the request. ``span_id`` is set where it was told to somebody before.
-    """
-
-    operation: str
-    handed_mono_ns: int
-    model: str
-    n: int
-    max_tokens: int | None
-    queued_mono_ns: int | None
-    ended_mono_ns: int | None
-    finished: bool
-    error_type: str | None
-    cancel: Callable[[], object] | None
-    choices: dict[int, ChoiceMarks]
-    finish_reasons: dict[int, str]
-    preemptions: list[Preemption]
-
-    @property
-    def request_id(self) -> str: ...
-
-    @property
-    def input_tokens(self) -> int | None: ...
-
-    @property
-    def cached_tokens(self) -> int | None: ...
-
-    @property
-    def output_tokens(self) -> int | None: ...
-
-    @property
-    def reasoning_tokens(self) -> int | None: ...
-
-    @property
-    def finish_reason(self) -> str: ...
-
-    @property
-    def provider(self) -> str: ...
-
-    @property
-    def span_kind(self) -> SpanKind: ...
-
-    @property
-    def span_id(self) -> int | None: ...
-
-    @property
-    def superseded(self) -> bool: ...
-
-    @property
-    def itl_kind(self) -> str: ...
-
-    def stages(self) -> CallStages: ...
-
-    def pace(self) -> tuple[int, int]:
-        """Nanoseconds from first to last token, and the number of tokens after the first."""
-        ...
-
-    def extra(self) -> Mapping[str, AttributeValue]:
-        """Attributes of the call's span beyond those every call has."""
-        ...
-
-    def events(self) -> list[tuple[str, int]]:
-        """Named instants on the call's span, in ``_mono_ns``."""
-        ...
 
 
 @dataclass(slots=True)

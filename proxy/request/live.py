@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
-from proxy.request.call import ModelCall
+from proxy.request.model_call import ModelCall
 from proxy.request.record import (
     Arrival,
     Marks,

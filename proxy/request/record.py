@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from proxy.request.call import CallStages, ModelCall
+from proxy.request.call import CallStages
+from proxy.request.model_call import ModelCall
 from tracer.stages import Partition, Stage, StageInterval, partition
 
 

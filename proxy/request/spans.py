@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from opentelemetry.trace import SpanKind
 
-from proxy.request.call import CallStages, ModelCall, Undivided
+from proxy.request.call import CallStages, Undivided
+from proxy.request.model_call import ModelCall
 from proxy.request.record import RequestRecord, RequestStatus
 from tracer import semconv
 from tracer.clock import Anchor

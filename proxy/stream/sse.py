@@ -37,6 +37,8 @@ class SseReader:
 
     def feed(self, chunk: bytes) -> list[SseEvent]:
         """The events that ``chunk`` completes, in order."""
+        if chunk.startswith(b"data: ") and self._is_one_event(chunk):
+            return [SseEvent("", chunk[6:-2])]
         found: list[SseEvent] = []
         at = 0
         if self._after_cr and chunk:
@@ -58,6 +60,16 @@ class SseReader:
                 elif chunk[at] == 0x0A:
                     at += 1
         return found
+
+    def _is_one_event(self, chunk: bytes) -> bool:
+        """Nothing is begun and ``chunk`` is one whole event of one line: what most chunks are."""
+        return (
+            chunk.endswith(b"\n\n")
+            and len(chunk) <= self._limit
+            and chunk.find(b"\n") == len(chunk) - 2
+            and b"\r" not in chunk
+            and not (self._line or self._data or self._event or self._after_cr or self._too_long)
+        )
 
     def _keep(self, part: bytes) -> None:
         if self._size + len(self._line) + len(part) > self._limit:

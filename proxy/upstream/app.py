@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from dataclasses import dataclass
 
 import aiohttp
 
 from proxy.middleware import Receive, Scope, Send
-from proxy.protocol import EXTENSION
 from proxy.recorder import operation_of
 from proxy.request.live import CURRENT, LiveRequest
 from proxy.settings import UpstreamSettings
@@ -19,45 +16,13 @@ from proxy.upstream.attempt import Outgoing, Trace, Unanswered, open_attempt
 from proxy.upstream.body import Asked, ClientLeft, RequestBody, read_asked
 from proxy.upstream.call import UpstreamCall
 from proxy.upstream.client import UpstreamClient
+from proxy.upstream.ending import break_off, drain
 from proxy.upstream.headers import value_of
 from proxy.upstream.pool import Pool, Upstream
 from proxy.upstream.relay import Relay, UpstreamGone
+from proxy.upstream.routes import Route, route_of
 from tracer.clock import Clock
 from tracer.ids import IdSource
-
-CLOSE_WAIT_S = 5.0
-"""How long a slow client may take what is already written when its stream is broken off."""
-DRAIN_BYTES = 1024 * 1024
-DRAIN_S = 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    """A path worth a name of its own; ``reads``: answers on it are read for tokens and usage."""
-
-    path: str
-    reads: bool = True
-
-
-ROUTES = {
-    path: Route(path, reads)
-    for path, reads in (
-        ("/v1/chat/completions", True), ("/v1/completions", True), ("/v1/responses", True),
-        ("/v1/messages", True), ("/v1/embeddings", True), ("/v1/rerank", True),
-        ("/v1/messages/count_tokens", False), ("/v1/models", False),
-        ("/v1/audio/transcriptions", True), ("/v1/audio/translations", True),
-        ("/v1/audio/speech", False),
-    )
-}  # fmt: skip
-
-
-def route_of(path: str) -> Route | None:
-    """The route of ``path``; Azure's deployments share one, unknown paths have none."""
-    if (known := ROUTES.get(path)) is not None:
-        return known
-    if operation_of(path):
-        return Route("/openai/deployments/{deployment}/" + path.split("/", 4)[4])
-    return None
 
 
 class UpstreamApp:
@@ -104,12 +69,12 @@ class UpstreamApp:
         except Refusal as refusal:
             if live is not None:
                 live.error_kind = refusal.kind
-            read = exchange.body_read or await _drain(receive)
+            read = exchange.body_read or await drain(receive)
             await answer(send, refusal, close=not read)
         except UpstreamGone:
             if live is not None and not live.failure:
                 live.failure = "upstream_disconnect"
-            await _break_off(scope, receive)
+            await break_off(scope, receive)
         except ClientLeft:
             return
 
@@ -118,37 +83,6 @@ class UpstreamApp:
         return (
             self._settings, self._pool, self._access, self._clock, self._ids, self._client
         )  # fmt: skip
-
-
-async def _drain(receive: Receive) -> bool:
-    """Read on for a moment, and whether the body ended; bounded in bytes and in time.
-
-    A connection closed while its client still sends is reset, and the reset takes
-    the answer with it.
-    """
-    size = 0
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(DRAIN_S):
-            while size < DRAIN_BYTES:
-                message = await receive()
-                if message["type"] == "http.disconnect" or not message.get("more_body", False):
-                    return bool(message["type"] != "http.disconnect")
-                size += len(message.get("body", b""))
-    return False
-
-
-async def _break_off(scope: Scope, receive: Receive) -> None:
-    """Close the client's connection without the response's end, so that it can tell."""
-    marks = scope.get("extensions", {}).get(EXTENSION)
-    if marks is None:
-        return
-    marks.close()
-    try:
-        async with asyncio.timeout(CLOSE_WAIT_S):
-            while (await receive())["type"] != "http.disconnect":
-                pass
-    except TimeoutError:
-        marks.abort()
 
 
 class _Exchange:

@@ -78,6 +78,9 @@ class FakeLlm:
     connected: asyncio.Event = field(default_factory=asyncio.Event)
     left: asyncio.Event = field(default_factory=asyncio.Event)
     left_at_s: float | None = None
+    began_s: float = 0.0
+    late_s: float = 0.0
+    """How late, at most, a step of the last reply left: what a busy machine adds to its times."""
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
@@ -95,9 +98,9 @@ class FakeLlm:
         self, reply: Reply, request: Asked, reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> bool:  # fmt: skip
-        began = asyncio.get_running_loop().time()
+        began = self.began_s = asyncio.get_running_loop().time()
         gone = asyncio.create_task(reader.read(1))
-        playing = asyncio.create_task(_play(reply, request, writer, began))
+        playing = asyncio.create_task(_play(reply, request, writer, began, self))
         await asyncio.wait({gone, playing}, return_when=asyncio.FIRST_COMPLETED)
         if not playing.done():
             playing.cancel()
@@ -134,7 +137,7 @@ async def _read(reader: asyncio.StreamReader) -> Asked | None:
 
 
 async def _play(
-    reply: Reply, request: Asked, writer: asyncio.StreamWriter, began: float
+    reply: Reply, request: Asked, writer: asyncio.StreamWriter, began: float, fake: FakeLlm
 ) -> bool:
     """Write the reply; whether the connection may serve another request."""
     head = b"" if reply.framing == "raw" else _head(reply, request)
@@ -142,8 +145,11 @@ async def _play(
         writer.write(head)
         await writer.drain()
         head = b""
+    due = began
     for step in reply.steps:
+        due = began + step.at_s if isinstance(step, Pause) else due
         if isinstance(step, bytes):
+            fake.late_s = max(fake.late_s, asyncio.get_running_loop().time() - due)
             chunked = reply.framing == "chunked"
             writer.write(head + (b"%x\r\n%s\r\n" % (len(step), step) if chunked else step))
             head = b""

@@ -13,7 +13,7 @@ from proxy.reverse import run_reverse
 from proxy.server import bind, url_of
 from proxy.settings import AccessSettings, ProxySettings, UpstreamSettings, UpstreamTarget
 from tests.support.live_server import MemorySink
-from tracer.clock import SystemClock
+from tracer.clock import Clock, SystemClock
 from tracer.ids import RandomIds
 
 
@@ -29,6 +29,7 @@ async def live_proxy(
     *targets: str | UpstreamTarget,
     access: AccessSettings | None = None,
     proxy: dict[str, object] | None = None,
+    clock: Clock | None = None,
     **upstream: object,
 ) -> AsyncIterator[LiveProxy]:
     """Serve in front of ``targets`` on a free port of loopback."""
@@ -45,7 +46,7 @@ async def live_proxy(
     task = asyncio.create_task(
         run_reverse(
             settings, forwarding, access or AccessSettings(), sock, sink, Resource({}),
-            SystemClock(), RandomIds(), on_ready, stop=stopped,
+            clock or SystemClock(), RandomIds(), on_ready, stop=stopped,
         )
     )  # fmt: skip
     waiting = asyncio.create_task(ready.wait())

@@ -20,6 +20,8 @@ from tracer.stages import Stage
 
 CHAT = "/v1/chat/completions"
 MS = 1_000_000
+LATE_MS = 380
+"""What a busy machine may add; below what each wrong attribution would."""
 
 
 def call(handed: int = 0, **marks: object) -> UpstreamCall:
@@ -45,8 +47,8 @@ async def test_vllms_metrics_divide_the_wait_and_its_first_token_time_is_prefill
     root, spans = await roots(reply, stream=True)
     assert root["stagelens.stage.queue_ns"] == 100 * MS
     assert root["stagelens.stage.prefill_ns"] == 200 * MS
-    assert root["stagelens.stage.decode_ns"] / MS == pytest.approx(100, abs=50)
-    assert root["stagelens.stage.unattributed_ns"] / MS == pytest.approx(200, abs=60)
+    assert 0 < root["stagelens.stage.decode_ns"] / MS < 100 + LATE_MS
+    assert 195 < root["stagelens.stage.unattributed_ns"] / MS < 200 + LATE_MS
     assert root[semconv.SOURCE_DETAIL] == "usage,vllm.metrics"
     assert [s.name for s in spans] == [
         "POST /v1/chat/completions", "prompt", "chat m", "queue", "prefill", "decode", "deliver",
@@ -57,12 +59,12 @@ async def test_a_silent_upstreams_wait_is_one_span_that_nobody_divides():
     """The time to the first token is unattributed and its span says that it is not divisible."""
     reply = timed((0.3, content("a")), (0.4, content("b", "stop")), (0.4, DONE))
     root, spans = await roots(reply, stream=True)
-    assert root["stagelens.stage.unattributed_ns"] / MS == pytest.approx(300, abs=60)
+    assert 295 < root["stagelens.stage.unattributed_ns"] / MS < 300 + LATE_MS
     assert root["stagelens.stage.prefill_ns"] == root["stagelens.stage.queue_ns"] == 0
     assert semconv.SOURCE_DETAIL not in root
     wait = next(s for s in spans if s.name == "time-to-first-token")
     assert wait.attributes[semconv.DIVISIBLE] is False
-    assert (wait.end_time - wait.start_time) / MS == pytest.approx(300, abs=60)
+    assert 295 < (wait.end_time - wait.start_time) / MS < 300 + LATE_MS
 
 
 async def test_a_whole_answer_has_no_first_token_time():
@@ -74,7 +76,7 @@ async def test_a_whole_answer_has_no_first_token_time():
     assert not {semconv.FIRST_TOKEN_NS, semconv.FIRST_CHUNK_NS, semconv.TPOT_NS} & set(root)
     assert root[semconv.OUTPUT_TOKENS] == 4
     assert [s.name for s in spans][3] == "time-to-response"
-    assert root["stagelens.stage.unattributed_ns"] / MS == pytest.approx(200, abs=60)
+    assert 195 < root["stagelens.stage.unattributed_ns"] / MS < 200 + LATE_MS
 
 
 async def test_a_long_upload_is_prompt_and_not_the_models_time():
@@ -93,7 +95,7 @@ async def test_a_long_upload_is_prompt_and_not_the_models_time():
                           headers={"content-type": "application/json"})  # fmt: skip
         [root] = await proxy.sink.wait_for(1)
     assert root["stagelens.stage.prompt_ns"] / MS >= 390
-    assert root["stagelens.stage.unattributed_ns"] / MS < 200
+    assert root["stagelens.stage.unattributed_ns"] / MS < LATE_MS
     assert root[semconv.MODEL] == "m"
 
 
