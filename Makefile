@@ -1,10 +1,11 @@
 # Every target does its own set-up: nothing has to be installed before.
-PYTHON ?= $(firstword $(foreach p,python3.11 python3.12 python3.13 python3,$(shell $(p) -c 'import sys; sys.version_info >= (3, 11) and print("$(p)")' 2>/dev/null)))
+ifndef PYTHON
+PYTHON := $(firstword $(foreach p,python3.11 python3.12 python3.13 python3.14 python3,$(shell $(p) -c 'import sys; (3, 11) <= sys.version_info < (3, 15) and print("$(p)")' 2>/dev/null)))
+endif
 VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= .cache/demo
-STAGELENS_CACHE ?= $(HOME)/.cache/stagelens
-export STAGELENS_CACHE
+CHECK_PYTHON = test -n "$(PYTHON)" || { echo "make: error: no Python 3.11 to 3.14 was found: install one, or name one with make PYTHON=/path/to/python" >&2; exit 1; }
 .DEFAULT_GOAL := help
 .PHONY: help demo test check lint types layers unit bench install install-dev clean
 
@@ -13,7 +14,7 @@ help: ## show this
 
 demo: install ## serve a small real model, load it, show where the time went
 	@model=$$($(BIN)/python scripts/prepare_model.py) && \
-	$(BIN)/python examples/demo/run.py --model "$$model" --data-dir $(DATA)
+	exec $(BIN)/python examples/demo/run.py --model "$$model" --data-dir $(DATA)
 
 test: install-dev ## unit, contract and end-to-end tests (real engine, real ClickHouse)
 	@$(BIN)/python -m pytest tests
@@ -21,13 +22,13 @@ test: install-dev ## unit, contract and end-to-end tests (real engine, real Clic
 check: install-dev lint types layers ## lint, types, layer contract and all tests
 	@$(BIN)/python -m pytest tests
 
-lint: install-dev
+lint: install-dev ## ruff
 	@$(BIN)/python -m ruff check .
 
-types: install-dev
+types: install-dev ## mypy --strict
 	@$(BIN)/python -m mypy
 
-layers: install-dev
+layers: install-dev ## which package may import which
 	@$(BIN)/lint-imports
 
 unit: install-dev ## the unit tests alone
@@ -35,15 +36,15 @@ unit: install-dev ## the unit tests alone
 
 bench: install-dev ## the project's own numbers, as ratios measured in one run
 	@model=$$($(BIN)/python scripts/prepare_model.py) && \
-	$(BIN)/python benchmarks/embedded/run.py --model "$$model"
+	exec $(BIN)/python benchmarks/embedded/run.py --model "$$model"
 
 install:
-	@test -n "$(PYTHON)" || { echo "make: error: no Python 3.11 or later was found: install one or give make PYTHON=/path/to/python" >&2; exit 1; }
+	@$(CHECK_PYTHON)
 	@$(PYTHON) scripts/install.py --for demo --venv $(VENV)
 
 install-dev:
-	@test -n "$(PYTHON)" || { echo "make: error: no Python 3.11 or later was found: install one or give make PYTHON=/path/to/python" >&2; exit 1; }
+	@$(CHECK_PYTHON)
 	@$(PYTHON) scripts/install.py --for dev --venv $(VENV)
 
-clean: ## remove the environment and caches (the prepared model stays)
-	rm -rf $(VENV) .cache .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+clean: ## remove the environment, the demo's data and the caches (the model stays)
+	rm -rf .venv .cache .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

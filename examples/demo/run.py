@@ -2,6 +2,7 @@
 
 Starts `stagelens serve` as a user would, waits for it with progress, runs the load of
 `load.py`, prints `stagelens report` and one `stagelens trace`, and stops it cleanly.
+Exit 0: all requests answered and the server ended well; 1: not so; 130, 143: stopped.
 """
 
 from __future__ import annotations
@@ -9,37 +10,34 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import signal
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
-from contextlib import suppress
+from collections.abc import Sequence
 from pathlib import Path
+from types import FrameType
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from load import Outcome, Seen, plan, run_load, summary
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 
-START_LIMIT_S = 600
-CPU_FLAGS = ("--max-model-len", "2048", "--enforce-eager", "--dtype", "float32")
-"""float32: CPUs without bfloat16 instructions are two to three times slower with it."""
-GPU_FLAGS = ("--max-model-len", "2048", "--gpu-memory-utilization", "0.4")
+from examples.demo.load import Outcome, Seen, progress, run_load, summary
+from examples.demo.plan import plan
+from examples.demo.server import DemoError, Server
+from tracer.clock import SystemClock
+
+STORED_LIMIT_S = 20
 
 
-class DemoError(Exception):
-    """One sentence on what went wrong."""
+class Stopped(KeyboardInterrupt):
+    """A signal asked for an end; of this kind because asyncio lets only it through everywhere."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.exit_code = 128 + number
 
 
 def main() -> int:
@@ -49,132 +47,119 @@ def main() -> int:
     parser.add_argument("--scale", type=float, default=1.0, help="more or fewer requests")
     options = parser.parse_args()
     console = Console(stderr=True, highlight=False)
-    server = None
+    if not console.is_terminal:
+        console.width = 100
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _stop)
     try:
-        server = start(options.model, options.data_dir)
-        urls = wait_ready(server, options.data_dir, console)
-        demo(urls, options, console)
-    except DemoError as problem:
-        console.print(f"demo: error: {problem}", style="red", markup=False)
+        return _run(options, console)
+    except (DemoError, OSError) as problem:
+        console.print(f"demo: error: {problem}", style="red", markup=False, soft_wrap=True)
         return 1
-    except KeyboardInterrupt:
+    except Stopped as stopped:
         console.print("demo: stopped")
-        return 130
-    finally:
-        if server is not None:
-            stop(server, console)
-    if server.returncode:
-        console.print(f"demo: error: the server ended with exit code {server.returncode}")
-        return 1
+        return stopped.exit_code
+
+
+def _stop(number: int, _frame: FrameType | None) -> None:
+    """The first signal ends the demo in order; more of them do not break into that."""
+    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(each, signal.SIG_IGN)
+    raise Stopped(number)
+
+
+def _run(options: argparse.Namespace, console: Console) -> int:
+    with tempfile.TemporaryDirectory(prefix="stagelens-demo-") as scratch:
+        server = Server(options.model, options.data_dir, Path(scratch))
+        try:
+            failed = demo(server, server.wait_ready(console), options.scale, console)
+        except DemoError as problem:
+            raise DemoError(server.instead_of(problem)) from problem
+        finally:
+            code = server.stop(console)
+        if code:
+            raise DemoError(f"the server ended with exit code {code}: {server.last_words()}")
     where_next(options.data_dir, console)
+    if failed:
+        raise DemoError(f"{failed} requests failed (see above)")
     return 0
 
 
-def start(model: str, data_dir: Path) -> subprocess.Popen[bytes]:
-    """`stagelens serve` with free ports, its words in a file."""
-    data_dir.mkdir(parents=True, exist_ok=True)
-    (data_dir / "ready.json").unlink(missing_ok=True)
-    gpu = has_gpu()
-    environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
-    environment.setdefault("VLLM_CPU_KVCACHE_SPACE", "2")
-    command = [
-        sys.executable, "-m", "stagelens", "serve", "--model", model, "--port", "0",
-        "--otlp-port", "0", "--api-port", "0", "--data-dir", str(data_dir), "--tag", "run=demo",
-        "--ready-file", str(data_dir / "ready.json"), "--warm-after", "10", "--",
-        "--served-model-name", "SmolLM2-135M-Instruct", *(GPU_FLAGS if gpu else CPU_FLAGS),
-    ]  # fmt: skip
-    with (data_dir / "serve.log").open("wb") as words:
-        return subprocess.Popen(command, stderr=words, env=environment, start_new_session=True)
-
-
-def has_gpu() -> bool:
-    """Whether an NVIDIA GPU answers, by the same question as `scripts/install.py`."""
-    try:
-        return subprocess.run(["nvidia-smi", "-L"], capture_output=True, check=False).returncode == 0
-    except OSError:
-        return False
-
-
-def wait_ready(
-    server: subprocess.Popen[bytes], data_dir: Path, console: Console
-) -> dict[str, str]:
-    """The server's addresses, once it says that it is ready."""
-    began = time.monotonic()
-    engine_log = data_dir / "logs" / "engine.log"
-    with Progress(
-        SpinnerColumn(), TextColumn("starting the engine"), TimeElapsedColumn(),
-        TextColumn("[dim]{task.fields[last]}", markup=True), console=console, transient=True,
-    ) as progress:  # fmt: skip
-        task = progress.add_task("start", total=None, last="")
-        while time.monotonic() - began < START_LIMIT_S:
-            with suppress(OSError, ValueError):
-                facts = json.loads((data_dir / "ready.json").read_text())
-                console.print(f"engine ready after {time.monotonic() - began:.0f} s")
-                return dict(facts)
-            if server.poll() is not None:
-                raise DemoError(_last_words(data_dir))
-            progress.update(task, last=_last_line(engine_log))
-            time.sleep(0.25)
-    raise DemoError(f"the engine was not ready within {START_LIMIT_S} s: see {engine_log}")
-
-
-def _last_words(data_dir: Path) -> str:
-    said = (data_dir / "serve.log").read_text(errors="replace").strip().splitlines()
-    reasons = [line.removeprefix("stagelens: error: ") for line in said if ": error: " in line]
-    return (reasons or said or ["the server ended without a word"])[-1]
-
-
-def _last_line(file: Path) -> str:
-    with suppress(OSError):
-        lines = file.read_bytes()[-2000:].decode(errors="replace").strip().splitlines()
-        if lines:
-            return lines[-1].split("] ")[-1][:60].replace("[", "(")
-    return ""
-
-
-def demo(urls: dict[str, str], options: argparse.Namespace, console: Console) -> None:
-    """Load, then the report and one waterfall."""
-    outcome = send(urls, options.scale, console)
-    console.print(f"sent {summary(outcome)}")
-    for seen in outcome.failed[:5]:
-        console.print(f"failed: {seen.error}", style="red", markup=False)
-    time.sleep(2.0)
-    since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(outcome.began_unix_ns // 10**9 - 1))
-    stagelens("report", urls, "--since", since)
-    stagelens("report", urls, "--since", since, "--by", "tag:phase", "--format", "json", quiet=True)
-    traced = [s for s in outcome.seen if s.trace_id and not s.error]
-    if traced:
-        chosen = sorted(traced, key=lambda s: s.e2e_s)[int(len(traced) * 0.95)]
-        print(f"\nOne of the slowest requests ({chosen.ask.kind}, {chosen.ask.phase}):\n")
-        stagelens("trace", urls, chosen.trace_id)
-        agreement(urls, traced, console)
-
-
-def send(urls: dict[str, str], scale: float, console: Console) -> Outcome:
+def demo(server: Server, urls: dict[str, str], scale: float, console: Console) -> int:
+    """Load, then the report and one waterfall; how many requests failed."""
     phases = plan(7, scale)
-    with Progress(
-        TextColumn("sending the load"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-        TextColumn("left"), TimeRemainingColumn(), console=console, transient=True,
-    ) as progress:  # fmt: skip
-        task = progress.add_task("load", total=sum(map(len, phases)))
-        return asyncio.run(
-            run_load(
-                urls["proxy"], urls["model"], phases, lambda _: progress.advance(task)
-            )
-        )
+    with progress(console, phases) as on_done:
+        outcome = asyncio.run(run_load(urls["proxy"], urls["model"], phases, on_done))
+    console.print(f"sent {summary(outcome)}", soft_wrap=True)
+    for seen in outcome.failed[:5] + outcome.refused[:5]:
+        console.print(f"{seen.ask.kind}: {seen.error or seen.refused}", style="red", markup=False)
+    if outcome.failed and server.ended():
+        raise DemoError(f"{len(outcome.failed)} of {len(outcome.seen)} requests failed")
+    if not outcome.answered:
+        return len(outcome.failed)
+    since = _iso(outcome.began_unix_ns)
+    recorded = stored(urls, since, {s.trace_id for s in outcome.answered}, console)
+    stagelens("report", urls, "--since", since)
+    chosen = near_p95(outcome.answered)
+    print(f"\nOne of the slowest requests ({chosen.ask.kind}, {chosen.ask.phase}):\n", flush=True)
+    stagelens("trace", urls, chosen.trace_id)
+    agreement(outcome, recorded, console)
+    return len(outcome.failed)
 
 
-def agreement(urls: dict[str, str], traced: list[Seen], console: Console) -> None:
-    """How far the client's own end-to-end times lie from the recorded ones."""
-    text = stagelens("requests", urls, "--since", "1h", "--limit", "1000", "--format", "json",
-                     quiet=True)  # fmt: skip
-    recorded = {r["trace_id"]: r["e2e_ns"] / 1e6 for r in json.loads(text)["requests"]}
-    gaps = [s.e2e_s * 1e3 - recorded[s.trace_id] for s in traced if s.trace_id in recorded]
-    if gaps:
+def _iso(unix_ns: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(unix_ns // 10**9))
+
+
+def near_p95(answered: Sequence[Seen]) -> Seen:
+    """The request that 95 % are at most as slow as."""
+    return sorted(answered, key=lambda s: s.e2e_ns)[int((len(answered) - 1) * 0.95)]
+
+
+def stored(
+    urls: dict[str, str], since: str, wanted: set[str], console: Console
+) -> dict[str, dict[str, int]]:
+    """The records of the requests, once all have arrived; those that have not are told."""
+    clock = SystemClock()
+    give_up = clock.mono_ns() + STORED_LIMIT_S * 10**9
+    while True:
+        text = stagelens("requests", urls, "--since", since, "--limit", "1000", "--format", "json",
+                         quiet=True)  # fmt: skip
+        found = {r["trace_id"]: r for r in json.loads(text)["requests"]}
+        missing = len(wanted - found.keys())
+        if not missing:
+            return found
+        if clock.mono_ns() > give_up:
+            console.print(f"{missing} of {len(wanted)} records have not arrived", style="red")
+            return found
+        time.sleep(0.5)
+
+
+def agreement(
+    outcome: Outcome, recorded: dict[str, dict[str, int]], console: Console
+) -> None:
+    """How far the client's own times lie from the recorded ones."""
+    both = [(s, recorded[s.trace_id]) for s in outcome.answered if s.trace_id in recorded]
+    gaps = {
+        "E2E": [(s.e2e_ns - r["e2e_ns"]) / 1e6 for s, r in both],
+        "TTFT": [
+            (s.first_token_ns - r["ttft_ns"]) / 1e6
+            for s, r in both
+            if s.first_token_ns is not None and r["ttft_ns"] is not None
+        ],
+    }
+    said = [f"{name} {_spread(v)} (n={len(v)})" for name, v in gaps.items() if len(v) > 1]
+    if said:
         console.print(
-            f"the client's own E2E is {statistics.median(gaps):.1f} ms above the recorded one at "
-            f"the median ({len(gaps)} requests): building the request and parsing its chunks"
+            f"\nThe client's own times less the recorded ones: {'; '.join(said)}. Between the two "
+            "lie the client's work (building requests, parsing chunks) and its wait for a core, "
+            "which it shares with the engine; benchmarks/embedded/agreement.py has a bare client."
         )
+
+
+def _spread(values: list[float]) -> str:
+    p95 = statistics.quantiles(values, n=20, method="inclusive")[18]
+    return f"{statistics.median(values):.1f} ms at the median, {p95:.1f} ms at p95"
 
 
 def stagelens(command: str, urls: dict[str, str], *arguments: str, quiet: bool = False) -> str:
@@ -188,27 +173,16 @@ def stagelens(command: str, urls: dict[str, str], *arguments: str, quiet: bool =
     return done.stdout or ""
 
 
-def stop(server: subprocess.Popen[bytes], console: Console) -> None:
-    """Ask the server to end, and wait until its records are stored."""
-    if server.poll() is None:
-        with console.status("stopping the server"):
-            server.send_signal(signal.SIGTERM)
-            try:
-                server.wait(60)
-            except subprocess.TimeoutExpired:
-                server.kill()
-                server.wait()
-
-
 def where_next(data_dir: Path, console: Console) -> None:
     console.print(
-        f"\nThe server is stopped; its records are kept in {data_dir}. Look further:\n"
+        f"\nThe server is stopped; its records and logs are kept in {data_dir}. Look further:\n"
         f"  . .venv/bin/activate\n"
         f"  stagelens report --data-dir {data_dir} --since 1d --by tag:phase,cached\n"
         f"  stagelens requests --data-dir {data_dir} --since 1d --sort ttft\n"
         f"  stagelens trace --data-dir {data_dir} TRACE\n"
         f"Serve your own model: stagelens serve --model FOLDER   (docs/serve.md)",
         markup=False,
+        soft_wrap=True,
     )
 
 
