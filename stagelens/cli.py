@@ -36,6 +36,9 @@ def cli() -> None:
 @click.option("--otlp-port", type=click.IntRange(0, 65535), default=4318, show_default=True)
 @click.option("--api-port", type=click.IntRange(0, 65535), default=8090, show_default=True)
 @click.option("--request-timeout", type=float, help="Longest a request may take, in seconds.")
+@click.option("--first-token-timeout", type=float, help="Longest wait for an upstream's first token.")
+@click.option("--max-request-bytes", type=int, help="Largest request (with --upstream).")
+@click.option("--max-in-flight", type=int, help="Most requests at once (with --upstream).")
 @click.option("--shutdown-timeout", type=int, help="Seconds running requests get at shutdown.")
 @click.option("--warm-after", type=float, help="Seconds after start-up that count as cold (60).")
 @click.option("--tag", multiple=True, metavar="KEY=VALUE", help="Tag every request; repeatable.")
@@ -57,7 +60,11 @@ def serve(config_file: Path | None, **given: Any) -> None:  # noqa: ANN401
         "data_dir": given["data_dir"],
         "store": given["store"],
         "collector": given["collector"],
-        "upstream": _upstream(given["upstream"], given["usage"]),
+        "upstream": _upstream(given["upstream"], given["usage"], given["first_token_timeout"]),
+        "access": {
+            "max_request_bytes": given["max_request_bytes"],
+            "max_in_flight": given["max_in_flight"],
+        },
         "proxy": {
             "host": given["host"],
             "port": given["port"],
@@ -73,12 +80,16 @@ def serve(config_file: Path | None, **given: Any) -> None:  # noqa: ANN401
     sys.exit(run(config, ports, given["ready_file"], config_file))
 
 
-def _upstream(urls: tuple[str, ...], usage: bool) -> dict[str, Any] | None:
+def _upstream(
+    urls: tuple[str, ...], usage: bool, first_token_s: float | None
+) -> dict[str, Any] | None:
     told: dict[str, Any] = {}
     if urls:
         told["targets"] = [{"url": url} for url in urls]
     if usage:
         told["ask_usage"] = True
+    if first_token_s is not None:
+        told["first_token_timeout_s"] = first_token_s
     return told or None
 
 
