@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
-import base64
 import json
-import re
 import zlib
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
-from google.protobuf import json_format
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import Message
+
+from collectors.receive.json_tree import to_proto3_json
+from collectors.receive.salvage import (
+    UNREADABLE,
+    read_tree,
+    read_wire,
+    salvage_tree,
+    salvage_wire,
+)
 
 PROTOBUF = "application/x-protobuf"
 JSON = "application/json"
-_HEX = re.compile(r"[0-9a-fA-F]*")
-ID_BYTES = {"traceId": 16, "spanId": 8, "parentSpanId": 8}
 
 
-@dataclass(frozen=True, slots=True)
+MOST_MEMBERS = 64
+"""A compressed body may be several, one after another; more than this is no honest sender."""
+
+
 class BadBody(Exception):
     """A body that is refused whole, with the HTTP status that says why."""
 
-    status: int
-    message: str
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
 
 
 def decompress(body: bytes, encoding: str, limit: int) -> bytes:
@@ -34,92 +43,83 @@ def decompress(body: bytes, encoding: str, limit: int) -> bytes:
             bytes, noticed before more than that is held.
     """
     name = encoding.strip().lower()
-    if name in ("", "identity"):
-        plain = body
-    elif name in ("gzip", "deflate"):
-        plain = _inflate(body, name, limit)
-    else:
+    if name not in ("", "identity", "gzip", "deflate"):
         raise BadBody(415, f"Content-Encoding {name[:40]} is not known: use gzip, deflate or none")
+    packed = body and name in ("gzip", "deflate")
+    plain = _inflate(body, name, limit) if packed else body
     if len(plain) > limit:
         raise BadBody(413, f"the body has more than {limit} bytes: send smaller batches")
     return plain
 
 
 def _inflate(body: bytes, name: str, limit: int) -> bytes:
-    engine = zlib.decompressobj(31 if name == "gzip" else 15)
-    try:
-        plain = engine.decompress(body, limit + 1)
-    except zlib.error:
-        raise BadBody(400, f"the {name} body is damaged") from None
-    if len(plain) > limit or engine.unconsumed_tail:
-        raise BadBody(413, f"the body has more than {limit} bytes: send smaller batches")
-    if not engine.eof:
-        raise BadBody(400, f"the {name} body is cut off")
-    return plain
+    """All members of a gzip body; the standard lets them stand one after another."""
+    parts, size = [], 0
+    while body:
+        engine = zlib.decompressobj(31 if name == "gzip" else 15)
+        try:
+            plain = engine.decompress(body, limit + 1 - size)
+        except zlib.error:
+            raise BadBody(400, f"the {name} body is damaged") from None
+        size += len(plain)
+        if size > limit or engine.unconsumed_tail:
+            raise BadBody(413, f"the body has more than {limit} bytes: send smaller batches")
+        if not engine.eof:
+            raise BadBody(400, f"the {name} body is cut off")
+        parts.append(plain)
+        body = engine.unused_data
+        if len(parts) == MOST_MEMBERS and body:
+            raise BadBody(400, f"the {name} body has more than {MOST_MEMBERS} members")
+    return b"".join(parts)
 
 
-def decode(body: bytes, content_type: str, kind: type[Message]) -> Message:
-    """The message of type ``kind``.
+def decode(body: bytes, content_type: str, kind: type[Message]) -> tuple[Message, int]:
+    """The message of type ``kind``, and how many of its items could not be read.
 
     Raises:
         BadBody: 415 for another content type, 400 for bytes that are no such message.
     """
     base = content_type.split(";", maxsplit=1)[0].strip().lower()
+    if base not in (PROTOBUF, JSON):
+        raise BadBody(415, f"Content-Type must be {PROTOBUF} or {JSON}")
+    if not body:
+        return kind(), 0
     if base == PROTOBUF:
-        try:
-            return kind.FromString(body)
-        except DecodeError:
-            raise BadBody(400, f"the body is not a protobuf {kind.__name__}") from None
-    if base == JSON:
-        return _from_json(body, kind)
-    raise BadBody(415, f"Content-Type must be {PROTOBUF} or {JSON}")
+        return _read(body, kind, "a protobuf", read_wire, salvage_wire)
+    tree = to_proto3_json(_json_object(body), kind.DESCRIPTOR)
+    return _read(tree, kind, "an OTLP", read_tree, salvage_tree)
 
 
-def _from_json(body: bytes, kind: type[Message]) -> Message:
+def _json_object(body: bytes) -> dict[str, Any]:
     try:
         tree = json.loads(body)
     except (ValueError, RecursionError):
         raise BadBody(400, "the body is not valid JSON") from None
     if not isinstance(tree, dict):
         raise BadBody(400, "the body must be a JSON object")
+    return tree
+
+
+def _read(
+    data: Any,  # noqa: ANN401
+    kind: type[Message],
+    what: str,
+    read: Callable[[Any, Any], None],
+    salvage: Callable[[Any, Any], int],
+) -> tuple[Message, int]:
+    """All at once; if that fails, item by item."""
+    message = kind()
     try:
-        return json_format.ParseDict(_to_proto3_json(tree, 0), kind(), ignore_unknown_fields=True)
-    except (json_format.ParseError, ValueError, TypeError, AttributeError, RecursionError) as why:
-        raise BadBody(400, f"the body is not an OTLP {kind.__name__}: {str(why)[:200]}") from None
-
-
-def _to_proto3_json(value: Any, depth: int) -> Any:  # noqa: ANN401
-    """OTLP's JSON differs from proto3's: ids are hex, and an absent value may be null."""
-    if depth > 64:
-        raise BadBody(400, "the body is nested too deep")
-    if isinstance(value, list):
-        return [_to_proto3_json(v, depth + 1) for v in value if v is not None]
-    if not isinstance(value, dict):
-        return value
-    made = {}
-    for key, inner in value.items():
-        if key in ID_BYTES and isinstance(inner, str):
-            made[key] = _id(inner)
-        elif key == "kind":
-            made[key] = _enum(inner, "SPAN_KIND_", 5)
-        elif key == "code":
-            made[key] = _enum(inner, "STATUS_CODE_", 2)
-        elif inner is not None:
-            made[key] = _to_proto3_json(inner, depth + 1)
-    return made
-
-
-def _id(text: str) -> str:
-    """Hex as base64; what is not hex becomes an empty id, so that its span alone is refused."""
-    if len(text) % 2 or not _HEX.fullmatch(text):
-        return ""
-    return base64.b64encode(bytes.fromhex(text)).decode()
-
-
-def _enum(value: Any, prefix: str, most: int) -> Any:  # noqa: ANN401
-    """Numbers out of range and unknown names mean unspecified."""
-    if isinstance(value, bool) or value is None:
-        return 0
-    if isinstance(value, int):
-        return value if 0 <= value <= most else 0
-    return value if isinstance(value, str) and value.startswith(prefix) else 0
+        read(data, message)
+    except UNREADABLE:
+        message = kind()
+    else:
+        return message, 0
+    try:
+        bad = salvage(data, message)
+    except UNREADABLE as why:
+        reason = str(why).splitlines()[0][:200] if str(why) else type(why).__name__
+        raise BadBody(400, f"the body is not {what} {kind.__name__}: {reason}") from None
+    if bad and not message.ByteSize():
+        raise BadBody(400, f"the body is not {what} {kind.__name__}")
+    return message, bad

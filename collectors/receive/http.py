@@ -47,6 +47,7 @@ Receive = Callable[[], Awaitable[ASGIMessage]]
 Send = Callable[[ASGIMessage], Awaitable[None]]
 RETRY_AFTER_S = 1
 THREAD_FROM_BYTES = 256 * 1024
+"""Larger bodies, and compressed ones, which may be far larger, do not hold up the event loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,8 @@ class OtlpHttp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
+            if scope["type"] == "websocket":
+                await send({"type": "websocket.close", "code": 1008})
             return
         headers = {k.lower(): v.decode("latin-1") for k, v in scope["headers"]}
         json_wanted = headers.get(b"content-type", "").split(";")[0].strip().lower() == JSON
@@ -104,7 +107,7 @@ class OtlpHttp:
     async def _body(self, receive: Receive, headers: dict[bytes, str]) -> bytes:
         limit = self._settings.max_body_bytes
         said = headers.get(b"content-length", "")
-        if said.isdigit() and int(said) > limit:
+        if said.isascii() and said.isdigit() and int(said) > limit:
             raise BadBody(413, f"the body has more than {limit} bytes: send smaller batches")
         parts, size = [], 0
         while True:
@@ -120,7 +123,7 @@ class OtlpHttp:
                 return b"".join(parts)
 
     async def _take(self, signal: Signal, body: bytes, headers: dict[bytes, str]) -> Message:
-        if len(body) >= THREAD_FROM_BYTES:
+        if len(body) >= THREAD_FROM_BYTES or headers.get(b"content-encoding"):
             batch, size = await asyncio.to_thread(self._read, signal, body, headers)
         else:
             batch, size = self._read(signal, body, headers)
@@ -142,8 +145,11 @@ class OtlpHttp:
         plain = decompress(
             body, headers.get(b"content-encoding", ""), self._settings.max_body_bytes
         )
-        message = decode(plain, headers.get(b"content-type", ""), signal.request)
-        return signal.to_batch(message, self._window()), len(plain)
+        message, unread = decode(plain, headers.get(b"content-type", ""), signal.request)
+        batch = signal.to_batch(message, self._window())
+        if unread:
+            batch.refused["malformed"] += unread
+        return batch, len(plain)
 
     def _window(self) -> TimeWindow:
         now = self._clock.unix_ns()
@@ -183,6 +189,8 @@ async def _reply(send: Send, status: int, body: bytes, json_wanted: bool) -> Non
         (b"content-type", (JSON if json_wanted else PROTOBUF).encode()),
         (b"content-length", str(len(body)).encode()),
     ]
+    if status == 405:
+        headers.append((b"allow", b"POST"))
     if status in (429, 503):
         headers.append((b"retry-after", str(RETRY_AFTER_S).encode()))
     await send({"type": "http.response.start", "status": status, "headers": headers})

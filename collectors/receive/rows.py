@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from collectors.receive.attributes import attribute_map, text_of
+from collectors.receive.attributes import TEXT_LIMIT, attribute_map, cut, shared_map, text_of
 from tracer import semconv
 
 SPAN_KINDS = ("Unspecified", "Internal", "Server", "Client", "Producer", "Consumer")
 STATUS_CODES = ("Unset", "Ok", "Error")
 FUTURE_NS = 24 * 3600 * 10**9
 """How far ahead of this host's clock a time may be before it is taken for nonsense."""
-REPAIR_END = "stagelens.repair"
+REPAIR = "stagelens.repair"
+"""On a span that was not stored as it came: the rules that were applied, after commas."""
+MAX_UNIX_NS = 2**63 - 1
+NO_RECORDED_VALUE = 1
 
 TRACE_COLUMNS = (
     "Timestamp", "TraceId", "SpanId", "ParentSpanId", "TraceState", "SpanName", "SpanKind",
@@ -74,7 +77,7 @@ def trace_batch(request: Any, window: TimeWindow) -> Batch:  # noqa: ANN401
     """Rows of an ``ExportTraceServiceRequest``; bad spans are refused alone."""
     batch = Batch()
     for group in request.resource_spans:
-        resource = attribute_map(group.resource.attributes)
+        resource = shared_map(group.resource.attributes)
         for scoped in group.scope_spans:
             for span in scoped.spans:
                 reason = _refuse_span(span, window)
@@ -90,31 +93,38 @@ def _refuse_span(span: Any, window: TimeWindow) -> str | None:  # noqa: ANN401
         return "bad_trace_id"
     if len(span.span_id) != 8 or not any(span.span_id):
         return "bad_span_id"
+    if span.end_time_unix_nano > window.newest_unix_ns:
+        return "time_in_future"
     return window.judge(span.start_time_unix_nano)
 
 
 def _span_row(span: Any, resource: dict[str, str], scope: Any) -> Row:  # noqa: ANN401
-    attributes = attribute_map(span.attributes)
+    attributes, repairs = attribute_map(span.attributes), []
     duration = span.end_time_unix_nano - span.start_time_unix_nano
     if duration < 0:
-        attributes[REPAIR_END] = "end_before_start:duration_0"
+        repairs.append("end_before_start:duration_0")
         duration = 0
-    parent = span.parent_span_id
+    parent = _hex(span.parent_span_id, 8)
+    if not parent and any(span.parent_span_id):
+        repairs.append("bad_parent_id:ignored")
+    if repairs:
+        attributes[REPAIR] = ",".join(repairs)
     return (
-        span.start_time_unix_nano, span.trace_id.hex(), span.span_id.hex(),
-        parent.hex() if len(parent) == 8 and any(parent) else "", span.trace_state, span.name,
-        _of(SPAN_KINDS, span.kind), resource.get(semconv.SERVICE_NAME, ""), resource, scope.name,
-        scope.version, attributes, duration, _of(STATUS_CODES, span.status.code),
-        span.status.message,
-        [min(e.time_unix_nano, MAX_UNIX_NS) for e in span.events], [e.name for e in span.events],
+        span.start_time_unix_nano, span.trace_id.hex(), span.span_id.hex(), parent,
+        cut(span.trace_state), cut(span.name), _of(SPAN_KINDS, span.kind),
+        resource.get(semconv.SERVICE_NAME, ""), resource, cut(scope.name), cut(scope.version),
+        attributes, duration, _of(STATUS_CODES, span.status.code), cut(span.status.message, TEXT_LIMIT),
+        [min(e.time_unix_nano, MAX_UNIX_NS) for e in span.events], [cut(e.name) for e in span.events],
         [attribute_map(e.attributes) for e in span.events],
-        [link.trace_id.hex() for link in span.links], [link.span_id.hex() for link in span.links],
-        [link.trace_state for link in span.links],
+        [_hex(link.trace_id, 16) for link in span.links], [_hex(link.span_id, 8) for link in span.links],
+        [cut(link.trace_state) for link in span.links],
         [attribute_map(link.attributes) for link in span.links],
     )  # fmt: skip
 
 
-MAX_UNIX_NS = 2**63 - 1
+def _hex(number: bytes, size: int) -> str:
+    """An id as text; empty when it is none."""
+    return number.hex() if len(number) == size and any(number) else ""
 
 
 def _of(names: Sequence[str], number: int) -> str:
@@ -125,8 +135,9 @@ def log_batch(request: Any, window: TimeWindow) -> Batch:  # noqa: ANN401
     """Rows of an ``ExportLogsServiceRequest``; engine steps go to their own table."""
     batch = Batch()
     for group in request.resource_logs:
-        resource = attribute_map(group.resource.attributes)
+        resource = shared_map(group.resource.attributes)
         for scoped in group.scope_logs:
+            scope_attributes = shared_map(scoped.scope.attributes)
             for record in scoped.log_records:
                 at = record.time_unix_nano or record.observed_time_unix_nano
                 reason = window.judge(at)
@@ -135,20 +146,21 @@ def log_batch(request: Any, window: TimeWindow) -> Batch:  # noqa: ANN401
                 elif record.event_name == semconv.EVENT_ENGINE_STEP:
                     _add_step(batch, record, resource, at)
                 else:
-                    batch.add("otel_logs", _log_row(record, resource, group, scoped, at))
+                    head = (resource, group.schema_url, scoped, scope_attributes)
+                    batch.add("otel_logs", _log_row(record, at, *head))
     return batch
 
 
 def _log_row(
-    record: Any, resource: dict[str, str], group: Any, scoped: Any, at: int  # noqa: ANN401
+    record: Any, at: int, resource: dict[str, str], schema: str, scoped: Any, scope_map: dict[str, str]  # noqa: ANN401
 ) -> Row:
     scope = scoped.scope
     return (
-        at, record.trace_id.hex(), record.span_id.hex(), record.flags & 0xFF, record.severity_text,
-        min(record.severity_number, 255), resource.get(semconv.SERVICE_NAME, ""),
-        text_of(record.body), group.schema_url, resource, scoped.schema_url, scope.name,
-        scope.version, attribute_map(scope.attributes), attribute_map(record.attributes),
-        record.event_name,
+        at, _hex(record.trace_id, 16), _hex(record.span_id, 8), record.flags & 0xFF,
+        cut(record.severity_text), min(max(record.severity_number, 0), 255),
+        resource.get(semconv.SERVICE_NAME, ""), text_of(record.body), cut(schema), resource,
+        cut(scoped.schema_url), cut(scope.name), cut(scope.version), scope_map,
+        attribute_map(record.attributes), cut(record.event_name),
     )  # fmt: skip
 
 
@@ -164,7 +176,7 @@ def _add_step(batch: Batch, record: Any, resource: dict[str, str], at: int) -> N
                 _count(values, semconv.STEP_PREFILL_REQUESTS), _count(values, semconv.STEP_PREFILL_TOKENS),
                 _count(values, semconv.STEP_DECODE_REQUESTS), _count(values, semconv.STEP_DECODE_TOKENS),
                 _count(values, semconv.STEP_RUNNING), _count(values, semconv.STEP_WAITING),
-                float(values.get(semconv.STEP_KV_CACHE_USAGE, "0")),
+                _share(values, semconv.STEP_KV_CACHE_USAGE),
             ),
         )  # fmt: skip
     except ValueError:
@@ -178,45 +190,64 @@ def _count(values: dict[str, str], name: str, bits: int = 32) -> int:
     return number
 
 
+def _share(values: dict[str, str], name: str) -> float:
+    number = float(values.get(name, "0"))
+    if not 0 <= number <= 1:
+        raise ValueError(name)
+    return number
+
+
 def metric_batch(request: Any, window: TimeWindow) -> Batch:  # noqa: ANN401
     """Rows of an ``ExportMetricsServiceRequest``: gauges and sums; other kinds are refused."""
     batch = Batch()
     for group in request.resource_metrics:
-        resource = attribute_map(group.resource.attributes)
+        resource = shared_map(group.resource.attributes)
         for scoped in group.scope_metrics:
+            scope = scoped.scope
+            head = (
+                resource, cut(group.schema_url), cut(scope.name), cut(scope.version),
+                shared_map(scope.attributes), scope.dropped_attributes_count,
+                cut(scoped.schema_url), resource.get(semconv.SERVICE_NAME, ""),
+            )  # fmt: skip
             for metric in scoped.metrics:
-                _add_metric(batch, metric, resource, group, scoped, window)
+                _add_metric(batch, metric, head, window)
     return batch
 
 
-def _add_metric(
-    batch: Batch, metric: Any, resource: dict[str, str], group: Any, scoped: Any, window: TimeWindow  # noqa: ANN401
-) -> None:
+def _add_metric(batch: Batch, metric: Any, head: Row, window: TimeWindow) -> None:  # noqa: ANN401
     kind = metric.WhichOneof("data")
-    if kind not in ("gauge", "sum"):
-        points = getattr(metric, kind).data_points if kind else ()
-        batch.refused["metric_kind_not_stored"] += len(points)
+    if kind is None:
         return
-    scope = scoped.scope
-    head: Callable[[Any], Row] = lambda point: (  # noqa: E731
-        resource, group.schema_url, scope.name, scope.version, attribute_map(scope.attributes),
-        scope.dropped_attributes_count, scoped.schema_url, resource.get(semconv.SERVICE_NAME, ""),
-        metric.name, metric.description, metric.unit, attribute_map(point.attributes),
-        min(point.start_time_unix_nano, MAX_UNIX_NS), point.time_unix_nano, _number(point), point.flags,
-    )  # fmt: skip
-    for point in getattr(metric, kind).data_points:
-        reason = window.judge(point.time_unix_nano)
+    points = getattr(metric, kind).data_points
+    if kind not in ("gauge", "sum"):
+        if points:
+            batch.refused["metric_kind_not_stored"] += len(points)
+        return
+    head = (*head, cut(metric.name), cut(metric.description), cut(metric.unit))
+    tail: Row = ()
+    if kind == "sum":
+        tail = (metric.sum.aggregation_temporality, metric.sum.is_monotonic)
+    for point in points:
+        reason = _refuse_point(point, window)
         if reason is not None:
             batch.refused[reason] += 1
-        elif kind == "gauge":
-            batch.add("otel_metrics_gauge", head(point))
         else:
-            tail = (metric.sum.aggregation_temporality, metric.sum.is_monotonic)
-            batch.add("otel_metrics_sum", (*head(point), *tail))
+            batch.add(f"otel_metrics_{kind}", (*head, *_point(point), *tail))
 
 
-def _number(point: Any) -> float:  # noqa: ANN401
-    return float(getattr(point, point.WhichOneof("value") or "as_int"))
+def _refuse_point(point: Any, window: TimeWindow) -> str | None:  # noqa: ANN401
+    """A point may lack a value only if it says so: no data is not 0."""
+    if point.WhichOneof("value") is None and not point.flags & NO_RECORDED_VALUE:
+        return "no_value"
+    return window.judge(point.time_unix_nano)
+
+
+def _point(point: Any) -> Row:  # noqa: ANN401
+    number = getattr(point, point.WhichOneof("value") or "as_int")
+    return (
+        attribute_map(point.attributes), min(point.start_time_unix_nano, MAX_UNIX_NS),
+        point.time_unix_nano, float(number), point.flags,
+    )  # fmt: skip
 
 
 COLUMNS: dict[str, tuple[str, ...]] = {

@@ -19,6 +19,7 @@ INSERT_SETTINGS: Mapping[str, int] = {
     "async_insert": 0,
     "insert_deduplicate": 1,
     "deduplicate_blocks_in_dependent_materialized_views": 1,
+    "max_partitions_per_insert_block": 0,  # one batch may span all days that are kept
 }
 """Said with every insert, because the defaults differ between ClickHouse versions."""
 
