@@ -77,7 +77,12 @@ def serve(config_file: Path | None, **given: Any) -> None:  # noqa: ANN401
     }
     config = load_config(config_file, overrides)
     ports = ServePorts(given["otlp_port"], given["api_port"])
-    sys.exit(run(config, ports, given["ready_file"], config_file))
+    try:
+        code = run(config, ports, given["ready_file"], config_file)
+    except KeyboardInterrupt:
+        sys.stderr.write("stagelens: stopped before it served\n")
+        code = 130
+    sys.exit(code)
 
 
 def _upstream(
@@ -161,9 +166,6 @@ def main() -> None:
     )
     try:
         cli(prog_name="stagelens")
-    except KeyboardInterrupt:
-        sys.stderr.write("stagelens: stopped\n")
-        sys.exit(130)
     except Exception as problem:
         code = _user_mistake(problem)
         if code is None:
