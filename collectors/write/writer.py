@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import threading
+import time
 import uuid
 from collections import deque
 from dataclasses import dataclass
@@ -13,11 +14,14 @@ from typing import Protocol
 from collectors.counts import OF_TABLE, Counts
 from collectors.receive.rows import COLUMNS, Batch, Row
 from collectors.settings import CollectorSettings
-from collectors.store.errors import StoreBusy, StoreError
+from collectors.store.errors import StoreBusy
 from tracer.clock import Clock
 
 log = logging.getLogger("stagelens.collector")
 WARN_EVERY_NS = 30 * 10**9
+MOST_PAUSE_S = 10.0
+MOST_REFUSALS = 256
+"""Refusals of parts of one batch that are looked into; a batch that is all bad costs no more."""
 
 
 class RowStore(Protocol):
@@ -42,22 +46,29 @@ class Writer:
     """
 
     def __init__(
-        self, store: RowStore, settings: CollectorSettings, counts: Counts, clock: Clock
+        self,
+        store: RowStore,
+        settings: CollectorSettings,
+        counts: Counts,
+        clock: Clock,
+        first_pause_s: float = 0.2,
     ) -> None:
         self._store = store
         self._settings = settings
         self._counts = counts
         self._clock = clock
+        self._first_pause_s = first_pause_s
         self._queue: deque[_Waiting] = deque()
         self._queued_bytes = 0
         self._queued_rows = 0
         self._lock = threading.Lock()
         self._wake = threading.Event()
-        self._stopping = False
+        self._halt = threading.Event()
         self._deadline_mono_ns: int | None = None
         self._thread: threading.Thread | None = None
         self._warn_due_mono_ns = 0
         self.failing = False
+        self._doubtful = False
 
     def start(self) -> None:
         if self._thread is None:
@@ -65,10 +76,15 @@ class Writer:
             self._thread.start()
 
     def offer(self, batch: Batch, size: int) -> bool:
-        """Take a batch of ``size`` body bytes; ``False`` when full, failing or stopped."""
+        """Take a batch of ``size`` body bytes; ``False`` when full, failing or stopped.
+
+        An empty queue takes a batch of any size. After the store was given up, one batch
+        at a time is taken until one is in: the others are told to come again, not lost.
+        """
         with self._lock:
-            full = self._queued_bytes + size > self._settings.queue_bytes
-            if self._stopping or self.failing or full:
+            limit = 0 if self._doubtful else self._settings.queue_bytes
+            full = self._queued_bytes > 0 and self._queued_bytes + size > limit
+            if self._halt.is_set() or self.failing or full:
                 return False
             for table, rows in batch.rows.items():
                 self._counts.receive(OF_TABLE[table], len(rows))
@@ -81,8 +97,9 @@ class Writer:
 
     def stop(self, deadline_s: float) -> None:
         with self._lock:
-            self._stopping = True
-        self._deadline_mono_ns = self._clock.mono_ns() + int(deadline_s * 1e9)
+            if self._deadline_mono_ns is None:
+                self._deadline_mono_ns = self._clock.mono_ns() + int(deadline_s * 1e9)
+            self._halt.set()
         self._wake.set()
         if self._thread is not None:
             self._thread.join(deadline_s + 1)
@@ -92,7 +109,7 @@ class Writer:
     # -- the writing thread ----------------------------------------------------
 
     def _run(self) -> None:
-        while not self._stopping:
+        while not self._halt.is_set():
             self._wake.wait(self._settings.batch_interval_s)
             self._wake.clear()
             self._flush()
@@ -120,41 +137,60 @@ class Writer:
             self._queued_bytes -= sum(one.size for one in waiting)
 
     def _write(self, table: str, rows: list[Row]) -> None:
-        """Insert until it is in, is refused for good, or its time is up."""
-        token = uuid.uuid4().hex
+        """Insert; of rows that never can be written only the bad ones are refused, by halving."""
         give_up = self._clock.mono_ns() + int(self._settings.retry_deadline_s * 1e9)
-        pause_s = 0.2
-        while True:
+        parts, refusals = [rows], 0
+        while parts:
+            part = parts.pop()
+            answer = self._insert(table, part, give_up)
+            if answer is None:
+                self._counts.write(OF_TABLE[table], len(part))
+            elif isinstance(answer, str):
+                self._counts.refuse(OF_TABLE[table], len(part), answer)
+            elif len(part) == 1 or refusals >= MOST_REFUSALS:
+                self._counts.refuse(OF_TABLE[table], len(part), "store_refused")
+                self._warn("%d row(s) of %s refused: %s", len(part), table, answer)
+            else:
+                refusals += 1
+                half = len(part) // 2
+                parts += [part[half:], part[:half]]
+
+    def _insert(self, table: str, rows: list[Row], give_up: int) -> str | Exception | None:
+        """None once it is in, the reason when its time is up, the problem when it never can be."""
+        token = uuid.uuid4().hex
+        pause_s = self._first_pause_s
+        while self._left_ns(self._deadline_mono_ns) > 0:
             try:
                 self._store.insert(table, COLUMNS[table], rows, token)
             except StoreBusy as problem:
                 self.failing = True
                 self._warn("the store does not take %s yet: %s", table, problem)
-                wait_s = random.uniform(0, pause_s)  # noqa: S311  jitter
-                pause_s = min(pause_s * 2, 10.0)
-                ends = min(give_up, self._deadline_mono_ns or give_up)
-                if self._clock.mono_ns() + int(wait_s * 1e9) >= ends:
-                    self._counts.refuse(OF_TABLE[table], len(rows), "store_unavailable")
-                    self.failing = False
-                    return
-                self._wake.wait(wait_s)
-            except StoreError as problem:
-                self._salvage(table, rows, problem)
-                return
+            except Exception as problem:  # noqa: BLE001  the thread must outlive any one batch
+                self.failing = self._doubtful = False
+                return problem
             else:
-                self.failing = False
-                self._counts.write(OF_TABLE[table], len(rows))
-                return
+                self.failing = self._doubtful = False
+                return None
+            left = min(self._left_ns(give_up), self._left_ns(self._deadline_mono_ns))
+            if left <= 0:
+                break
+            self._pause(min(random.uniform(0, pause_s), left / 1e9))  # noqa: S311  jitter
+            pause_s = min(pause_s * 2, MOST_PAUSE_S)
+        if not self.failing:
+            return "shutdown"
+        self._doubtful = True
+        self.failing = False
+        return "store_unavailable"
 
-    def _salvage(self, table: str, rows: list[Row], problem: StoreError) -> None:
-        """A batch that can never be written: halve it until only the bad rows are refused."""
-        if len(rows) == 1:
-            self._counts.refuse(OF_TABLE[table], 1, "store_refused")
-            self._warn("a row of %s was refused: %s", table, problem)
-            return
-        half = len(rows) // 2
-        self._write(table, rows[:half])
-        self._write(table, rows[half:])
+    def _left_ns(self, deadline_mono_ns: int | None) -> int:
+        return 1 << 62 if deadline_mono_ns is None else deadline_mono_ns - self._clock.mono_ns()
+
+    def _pause(self, seconds: float) -> None:
+        """Wait before the next try; being stopped ends it, but later waits are still waited."""
+        if self._halt.is_set():
+            time.sleep(min(seconds, self._first_pause_s))
+        else:
+            self._halt.wait(seconds)
 
     def _refuse_all(self, batch: Batch, reason: str) -> None:
         for table, rows in batch.rows.items():
