@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import httpx
 import uvicorn
@@ -16,6 +17,7 @@ from google.protobuf.message import Message
 from collectors.app import Receiver, build_receiver
 from collectors.settings import CollectorSettings
 from collectors.store.client import Store
+from collectors.store.migrate import migrate
 from tests.support.clock import FakeClock
 
 NOW = 1_767_268_800_000_000_000  # 2026-01-01T12:00:00Z
@@ -63,6 +65,17 @@ class LiveReceiver:
             "SELECT *, toUnixTimestamp64Nano(Timestamp) AS StartNs FROM {db}.otel_traces "
             f"WHERE TraceId = '{trace:032x}' ORDER BY SpanId"
         )
+
+
+@contextmanager
+def own_database(engine: Store) -> Iterator[Store]:
+    """A database with the whole schema in the one embedded engine, gone afterwards."""
+    name = f"live{uuid.uuid4().hex[:12]}"
+    engine.command(f"CREATE DATABASE {name}")
+    made = Store(engine._client, replace(engine.url, database=name), engine.settings, None)
+    migrate(made)
+    yield made
+    engine.command(f"DROP DATABASE {name}")
 
 
 @contextmanager

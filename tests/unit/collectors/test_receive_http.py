@@ -18,7 +18,14 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 
 from tests.support.otlp import request, span
-from tests.unit.collectors.live_receiver import DAY, NOW, SECOND, LiveReceiver, live_receiver
+from tests.unit.collectors.live_receiver import (
+    DAY,
+    NOW,
+    SECOND,
+    LiveReceiver,
+    live_receiver,
+    own_database,
+)
 
 LIMIT = 1 << 20
 BASE64_ID = "W47/95gDgQPSabYzgT/GDA=="
@@ -28,7 +35,7 @@ fresh = itertools.count(1000)
 @pytest.fixture(scope="module")
 def live(engine) -> Iterator[LiveReceiver]:
     """One receiver for all tests here; each uses a trace id of its own."""
-    with live_receiver(engine, max_body_bytes=LIMIT) as made:
+    with own_database(engine) as store, live_receiver(store, max_body_bytes=LIMIT) as made:
         yield made
 
 
@@ -419,12 +426,12 @@ def test_event_times_of_zero_and_beyond_the_calendar_are_stored(live):
     assert all(len(name) < 10**4 for name in row["n"])
 
 
-def test_a_batch_over_more_days_than_a_server_likes_is_stored(engine):
+def test_a_batch_over_more_days_than_a_server_likes_is_stored(live):
     """Spans of 101 days are 101 partitions in one insert, which ClickHouse refuses by default."""
     from tests.conftest import FOREVER
 
     trace = next(fresh)
-    with live_receiver(engine, store=FOREVER) as wide:
+    with live_receiver(live.store, store=FOREVER) as wide:
         made = request(*(span(n, NOW - n * DAY, trace_id=trace.to_bytes(16, "big"))
                          for n in range(1, 102)))  # fmt: skip
         assert rejected(wide.post(made)) == 0
