@@ -16,7 +16,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
@@ -26,10 +27,11 @@ from rich.console import Console
 
 from examples.demo.load import Outcome, Seen, progress, run_load, summary
 from examples.demo.plan import plan
-from examples.demo.server import DemoError, Server
+from examples.demo.server import GRACE_S, DemoError, Server
 from tracer.clock import SystemClock
 
 STORED_LIMIT_S = 20
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Stopped(KeyboardInterrupt):
@@ -49,7 +51,7 @@ def main() -> int:
     console = Console(stderr=True, highlight=False)
     if not console.is_terminal:
         console.width = 100
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in SIGNALS:
         signal.signal(number, _stop)
     try:
         return _run(options, console)
@@ -63,15 +65,31 @@ def main() -> int:
 
 def _stop(number: int, _frame: FrameType | None) -> None:
     """The first signal ends the demo in order; more of them do not break into that."""
-    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for each in SIGNALS:
         signal.signal(each, signal.SIG_IGN)
     raise Stopped(number)
+
+
+@contextmanager
+def _signals_wait() -> Iterator[None]:
+    """A signal that comes meanwhile acts at the end: none may part a child from its owner."""
+    came: list[int] = []
+    before = {n: signal.signal(n, lambda number, _: came.append(number)) for n in SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if came:
+            _stop(came[0], None)
 
 
 def _run(options: argparse.Namespace, console: Console) -> int:
     with tempfile.TemporaryDirectory(prefix="stagelens-demo-") as scratch:
         server = Server(options.model, options.data_dir, Path(scratch))
         try:
+            with _signals_wait():
+                server.start()
             failed = demo(server, server.wait_ready(console), options.scale, console)
         except DemoError as problem:
             raise DemoError(server.instead_of(problem)) from problem
@@ -93,7 +111,7 @@ def demo(server: Server, urls: dict[str, str], scale: float, console: Console) -
     console.print(f"sent {summary(outcome)}", soft_wrap=True)
     for seen in outcome.failed[:5] + outcome.refused[:5]:
         console.print(f"{seen.ask.kind}: {seen.error or seen.refused}", style="red", markup=False)
-    if outcome.failed and server.ended():
+    if outcome.failed and server.ended(GRACE_S) is not None:
         raise DemoError(f"{len(outcome.failed)} of {len(outcome.seen)} requests failed")
     if not outcome.answered:
         return len(outcome.failed)

@@ -20,6 +20,8 @@ from tracer.clock import SystemClock
 NAME = "SmolLM2-135M-Instruct"
 START_LIMIT_S = 600
 STOP_LIMIT_S = 60
+GRACE_S = 5
+"""How long a server whose engine died may take to end."""
 CPU_FLAGS = ("--max-model-len", "2048", "--enforce-eager", "--dtype", "float32")
 """float32: CPUs without bfloat16 instructions are two to three times slower with it."""
 GPU_FLAGS = ("--max-model-len", "2048", "--gpu-memory-utilization", "0.4")
@@ -35,23 +37,25 @@ class Server:
     """The running server; its words are kept in ``log``, and its engine's beside them."""
 
     def __init__(self, model: str, data_dir: Path, scratch: Path) -> None:
-        """Start it on free ports. ``scratch`` takes the ready file, apart from any other run's."""
-        data_dir.mkdir(parents=True, exist_ok=True)
+        """``scratch`` takes the log and the ready file, apart from any other run's."""
         self.log = scratch / "serve.log"
         self.engine_log = data_dir / "logs" / "engine.log"
+        self.process: subprocess.Popen[bytes] | None = None
         self._ready = scratch / "ready.json"
-        command = [
+        self._command = [
             sys.executable, "-m", "stagelens", "serve", "--model", model, "--port", "0",
             "--otlp-port", "0", "--api-port", "0", "--data-dir", str(data_dir), "--tag", "run=demo",
             "--ready-file", str(self._ready), "--warm-after", "10", "--",
-            "--served-model-name", NAME, *TOOL_FLAGS,
-            *(GPU_FLAGS if has_gpu() else CPU_FLAGS),
+            "--served-model-name", NAME, *TOOL_FLAGS, *(GPU_FLAGS if has_gpu() else CPU_FLAGS),
         ]  # fmt: skip
+
+    def start(self) -> None:
+        """Start it on free ports, in a session of its own: a terminal's Ctrl-C is ours to pass on."""
         environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
         environment.setdefault("VLLM_CPU_KVCACHE_SPACE", "2")
         with self.log.open("wb") as words:
             self.process = subprocess.Popen(
-                command, stdout=words, stderr=words, env=environment, start_new_session=True
+                self._command, stdout=words, stderr=words, env=environment, start_new_session=True
             )
 
     def wait_ready(self, console: Console) -> dict[str, str]:
@@ -75,7 +79,7 @@ class Server:
                     facts = dict(json.loads(self._ready.read_text()))
                     console.print(f"engine ready after {took:.0f} s")
                     return facts
-                if self.process.poll() is not None:
+                if self.ended() is not None:
                     raise DemoError("the engine was not started")
                 progress.update(task, last=_last_line(self.engine_log))
                 time.sleep(0.25)
@@ -86,6 +90,8 @@ class Server:
 
     def stop(self, console: Console) -> int:
         """SIGTERM, and wait until it has stored its records and ended: its exit code."""
+        if self.process is None:
+            return 0
         if self.process.poll() is None:
             with console.status("stopping the server"):
                 self.process.send_signal(signal.SIGTERM)
@@ -95,17 +101,20 @@ class Server:
                     os.killpg(self.process.pid, signal.SIGKILL)
         return self.process.wait()
 
-    def ended(self) -> bool:
-        """Whether it is gone; one whose engine died is given a moment to end."""
+    def ended(self, within_s: float = 0) -> int | None:
+        """Its exit code; None where it still runs, ``within_s`` seconds later too."""
+        if self.process is None:
+            return None
         with suppress(subprocess.TimeoutExpired):
-            self.process.wait(5)
-        return self.process.poll() is not None
+            return self.process.wait(within_s)
+        return None
 
     def instead_of(self, problem: DemoError) -> str:
         """What is told of a problem: with the server gone, its own reason too."""
-        if not self.ended():
+        code = self.ended(GRACE_S)
+        if code is None:
             return str(problem)
-        return f"{problem}; the server ended with exit code {self.process.returncode}: {self.last_words()}"
+        return f"{problem}; the server ended with exit code {code}: {self.last_words()}"
 
     def last_words(self) -> str:
         """The server's own one-sentence reason, or else its last line."""
