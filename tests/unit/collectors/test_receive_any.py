@@ -113,7 +113,7 @@ def sendings(draw) -> tuple[str, bytes, dict[str, str]]:
     return path, body, {"content_type": kind, "content_encoding": encoding}
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=70, deadline=None)
 @given(sendings())
 def test_any_bytes_are_answered_and_the_next_request_works(live, sending):
     """Any body, type and encoding: never 5xx, which a sender repeats; the counts stay whole."""
@@ -129,7 +129,7 @@ def test_any_bytes_are_answered_and_the_next_request_works(live, sending):
             assert "store_refused" not in signal["refused"]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=70, deadline=None)
 @given(st.sampled_from(PATHS), st.lists(ITEM, max_size=3))
 def test_json_of_the_right_shape_is_read_or_refused_item_by_item(path, items):
     """What decode gives is a request and a count; nothing but BadBody is raised."""
