@@ -238,7 +238,7 @@ def test_steps_are_stored_and_every_item_is_accounted_for(run_of_200, served):
     assert status.engine_steps > 0
     assert status.collector is not None
     for signal in ("spans", "logs", "metrics"):
-        counts = getattr(status.collector, signal)
+        counts = status.collector[signal]
         refused = sum(counts.refused.values())
         assert counts.received == counts.written + refused + counts.in_flight
         assert refused == 0
