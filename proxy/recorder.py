@@ -169,7 +169,9 @@ def _read_headers(
         if name in (b"traceparent", b"tracestate"):
             carrier[name.decode("ascii")] = value.decode("latin-1")
         elif name == TAGS_HEADER:
-            tags.update(parse_tags(value.decode("utf-8", "replace")))
+            for key, tag in parse_tags(value.decode("utf-8", "replace")).items():
+                if key in tags or len(tags) < TAG_LIMIT:
+                    tags[key] = tag
     return carrier, tags
 
 

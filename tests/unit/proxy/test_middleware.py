@@ -262,3 +262,16 @@ async def test_the_clock_starts_at_the_first_byte_not_at_the_end_of_the_headers(
         writer.close()
     assert root[semconv.E2E_NS] >= 290_000_000
     assert root["stagelens.stage.prompt_ns"] >= 290_000_000
+
+
+async def test_the_limit_of_tags_is_for_the_request_not_for_each_header_line():
+    """Many lines of many tags still give no more than the limit in all."""
+    script = Script()
+    script.gate.set()
+    lines = [
+        ("x-stagelens-tags", ",".join(f"t{line}-{n}=v" for n in range(16))) for line in range(40)
+    ]
+    async with live_server(script.app()) as server, httpx.AsyncClient() as client:
+        await client.post(server.url + PATH, json={}, headers=lines)
+        [root] = await server.sink.wait_for(1)
+    assert len([name for name in root if name.startswith(semconv.TAG_PREFIX)]) == 16
