@@ -83,7 +83,6 @@ def _start(
     Raises:
         UserError: it ended instead; its own one-sentence reason is passed on.
     """
-    ready_file.unlink(missing_ok=True)
     began_at = log_file.stat().st_size if log_file.exists() else 0
     with log_file.open("ab") as output:
         process = subprocess.Popen(  # noqa: S603  our own command
@@ -91,7 +90,8 @@ def _start(
         )
     give_up = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < give_up:
-        if (facts := read_ready(ready_file)) is not None:
+        facts = read_ready(ready_file)
+        if facts is not None and str(facts.get("pid")) == str(process.pid):  # not an earlier one's
             return process, facts
         if process.poll() is not None:
             raise UserError(_reason(log_file, began_at))

@@ -88,6 +88,8 @@ def test_a_data_folder_owned_by_another_process_names_the_owner(tmp_path, model)
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert owner.stdout.readline() == "ok\n"
+    addresses = tmp_path / "d" / "collector.json"
+    addresses.write_text('{"api": "http://127.0.0.1:9", "collector": "", "pid": 1}')
     try:
         for command in (
             ("serve", "--model", model, "--port", 0, "--otlp-port", 0, "--api-port", 0),
@@ -98,6 +100,7 @@ def test_a_data_folder_owned_by_another_process_names_the_owner(tmp_path, model)
             data = ("--data-dir", tmp_path / "d") if not store else ()
             said = the_sentence(stagelens(*command, *data, *store), 1)
             assert f"is owned by process {owner.pid}" in said
+        assert "127.0.0.1:9" in addresses.read_text()
     finally:
         owner.communicate("")
 
