@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 
 from uvicorn.protocols.http.flow_control import FlowControl
@@ -55,12 +56,13 @@ class StampingProtocol(HttpToolsProtocol):
     """
 
     clock: SystemClock = SystemClock()
-    _marks: ConnectionMarks | None = None
+    _waiting: deque[ConnectionMarks] | None = None
     _read_mono_ns: int = 0
     _socket: object = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self._waiting = deque()
         outer = transport.get_extra_info("socket")
         self._socket = getattr(outer, "_sock", None)
 
@@ -74,12 +76,20 @@ class StampingProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._marks = ConnectionMarks(
+        marks = ConnectionMarks(
             self._read_mono_ns, self.flow, self.transport.close, self.transport.abort
         )
-        self.scope["extensions"] = {EXTENSION: self._marks}  # type: ignore[dict-item]
+        if self._waiting is not None:
+            self._waiting.append(marks)
+        self.scope["extensions"] = {EXTENSION: marks}  # type: ignore[dict-item]
+
+    def on_response_complete(self) -> None:
+        if self._waiting:  # answers go out in the order the requests came
+            self._waiting.popleft()
+        super().on_response_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        if self._marks is not None:
-            self._marks.lose(self.clock.mono_ns())
+        now = self.clock.mono_ns()
+        for marks in self._waiting or ():  # pipelined ones too: the client is gone for all
+            marks.lose(now)

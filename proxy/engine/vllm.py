@@ -19,6 +19,7 @@ import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 from proxy.recorder import EngineLoad
@@ -320,6 +321,8 @@ async def embedded_engine(args: Any, tap: EngineTap) -> AsyncIterator[EmbeddedEn
         tasks = await engine.get_supported_tasks()
         app = build_app(args, tasks, engine.model_config)
         await init_app_state(engine, app.state, args, tasks)
+        # vLLM's handler of a dead engine tells this server to stop; ours watches the engine
+        app.state.server = SimpleNamespace(should_exit=False)
         yield EmbeddedEngine(app, engine, tap, tap.model)
     finally:
         engine.shutdown(timeout=config.shutdown_timeout)

@@ -38,6 +38,8 @@ def test_a_killed_engine_leaves_error_records_and_exit_code_1(tiny_model, tmp_pa
     streamed, plain = asyncio.run(load())
     assert served.process.wait(60) == 1
     assert plain.status == 500
+    assert b"EngineDeadError" in plain.body or b"EngineCore" in plain.body
+    assert b"has no attribute" not in plain.body
     assert b'"error"' in streamed.body
     said = (tmp_path / "serve.log").read_text()
     assert "the engine died" in said

@@ -275,3 +275,25 @@ async def test_the_limit_of_tags_is_for_the_request_not_for_each_header_line():
         await client.post(server.url + PATH, json={}, headers=lines)
         [root] = await server.sink.wait_for(1)
     assert len([name for name in root if name.startswith(semconv.TAG_PREFIX)]) == 16
+
+
+@pytest.mark.parametrize(
+    "behind",
+    [b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n", b"POST /v1/chat/compl"],
+)
+@pytest.mark.parametrize("stream", [b'{"stream":true} ', b'{"stream":false}'])
+async def test_bytes_pipelined_behind_a_request_do_not_hide_that_its_client_left(behind, stream):
+    """A whole or begun next request on the connection: the running one is still cancelled."""
+    script = Script()
+    async with live_server(script.app()) as server:
+        _, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(
+            b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+            b"Content-Length: 16\r\n\r\n" + stream + behind
+        )
+        await script.started.wait()
+        writer.close()
+        [root] = await server.sink.wait_for(1, within_s=4)
+    assert root[semconv.STATUS] == "cancelled"
+    assert root[semconv.ERROR_TYPE] == "client_disconnect"
+    assert script.cancelled == 1
