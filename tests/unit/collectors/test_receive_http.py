@@ -166,3 +166,15 @@ def test_bytes_that_are_no_protobuf_are_400(live, body):
     answer = live.post(body)
     assert answer.status_code == 400
     assert "protobuf" in Status.FromString(answer.content).message
+
+
+def test_a_body_that_is_sent_again_is_answered_alike_and_stored_once(live):
+    """A sender that gave up waiting sends the same bytes: no copy, no second count (faults 79)."""
+    trace = next(fresh)
+    body = one(trace).SerializeToString()
+    before = live.settle()["spans"]["received"]
+    answers = [live.post(body) for _ in range(4)]
+    assert [a.status_code for a in answers] == [200] * 4
+    assert len({a.content for a in answers}) == 1
+    assert [row["SpanName"] for row in live.spans(trace)] == ["span 1"]
+    assert live.settle()["spans"]["received"] == before + 1

@@ -254,24 +254,24 @@ def test_the_app_answers_503_with_retry_after_while_the_store_is_down():
 
     store = ScriptedStore(always=BUSY)
     clock = FakeClock()
-    body = request(span(1, clock.unix)).SerializeToString()
     with running(store) as (writer, counts):
         app = OtlpHttp(CollectorSettings(), writer, counts, clock)
 
-        async def send() -> httpx.Response:
+        async def send(number: int) -> httpx.Response:
+            body = request(span(number, clock.unix)).SerializeToString()
             transport = httpx.ASGITransport(app)
             async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
                 kind = {"content-type": "application/x-protobuf"}
                 return await client.post("/v1/traces", content=body, headers=kind)
 
-        assert asyncio.run(send()).status_code == 200
+        assert asyncio.run(send(1)).status_code == 200
         until(lambda: writer.failing)
-        answer = asyncio.run(send())
+        answer = asyncio.run(send(2))
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
         assert spans(counts)["received"] == 1
         store.always = OK
         until(lambda: not writer.failing)
-        assert asyncio.run(send()).status_code == 200
+        assert asyncio.run(send(2)).status_code == 200
     assert spans(counts)["written"] == 2
 
 
