@@ -10,6 +10,7 @@ from pathlib import Path
 from opentelemetry.sdk.resources import Resource
 
 from proxy.engine.arguments import parse_engine_args, quiet_environment
+from proxy.engine.lifeline import own_engine
 from proxy.engine.startup import divert, explain, stderr_to
 from proxy.engine.vllm import EngineTap, embedded_engine, version_warning
 from proxy.errors import ProxyError
@@ -42,6 +43,7 @@ async def run_embedded(
         ProxyError: the engine flags are wrong or the engine cannot start.
     """
     quiet_environment()
+    own_engine()
     divert(1, engine_log)
     host, port = sock.getsockname()[:2]
     tap = EngineTap(clock, exporter.put_step)

@@ -87,6 +87,8 @@ class TraceMiddleware:
                 exchange.task.uncancel()
                 return
             live.cancelled_by = "shutdown" if self._recorder.shutting_down else "cancelled"
+            if self._recorder.shutting_down:
+                await exchange.send_shutdown()
             raise
         except Exception as problem:
             if live.disconnected_mono_ns is None:
@@ -148,6 +150,8 @@ class _Exchange:
 
     def _note_start(self, message: Message) -> Message:
         live = self.live
+        if self._connection.lost_mono_ns is not None:  # nobody gets it
+            return message
         self._started = True
         live.http_status = message["status"]
         live.response_mono_ns = self._clock.mono_ns()
@@ -192,13 +196,16 @@ class _Exchange:
 
     async def send_timeout(self, limit_s: float) -> None:
         """Tell the client that the proxy's own limit was reached: 504, or an error event."""
-        error = {
-            "message": f"the request took longer than the limit of {limit_s:g} s "
-            "(--request-timeout)",
-            "type": "timeout",
-            "code": 504,
-        }
-        body = json.dumps({"error": error}).encode()
+        text = f"the request took longer than the limit of {limit_s:g} s (--request-timeout)"
+        await self._send_error(504, "timeout", text)
+
+    async def send_shutdown(self) -> None:
+        """Tell the client that the server stops: 503, or an error event."""
+        text = "the server is shutting down: send the request again to another or a later one"
+        await self._send_error(503, "shutdown", text)
+
+    async def _send_error(self, status: int, kind: str, text: str) -> None:
+        body = json.dumps({"error": {"message": text, "type": kind, "code": status}}).encode()
         if self._started and not self.live.stream:
             return
         if self._started:
@@ -210,7 +217,7 @@ class _Exchange:
         await self.send(
             {
                 "type": "http.response.start",
-                "status": 504,
+                "status": status,
                 "headers": [
                     (b"content-type", b"application/json"),
                     (b"content-length", str(len(body)).encode()),

@@ -166,8 +166,13 @@ def _read_headers(
     carrier: dict[str, str] = {}
     tags: dict[str, str] = {}
     for name, value in headers:
-        if name in (b"traceparent", b"tracestate"):
-            carrier[name.decode("ascii")] = value.decode("latin-1")
+        if name == b"traceparent":  # W3C: more than one is as good as none
+            twice = "traceparent" in carrier
+            carrier["traceparent"] = "" if twice else value.decode("latin-1")
+        elif name == b"tracestate":
+            before = carrier.get("tracestate")
+            told = value.decode("latin-1")
+            carrier["tracestate"] = told if before is None else f"{before},{told}"
         elif name == TAGS_HEADER:
             for key, tag in parse_tags(value.decode("utf-8", "replace")).items():
                 if key in tags or len(tags) < TAG_LIMIT:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import logging
 import signal
 import socket
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -19,6 +20,7 @@ from proxy.protocol import StampingProtocol
 from proxy.recorder import Recorder
 from proxy.settings import ProxySettings
 
+log = logging.getLogger("uvicorn.error")
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -99,6 +101,7 @@ async def serve(
     )
     server = _Server(config)
     stop = stop or asyncio.Event()
+    asyncio.get_running_loop().set_exception_handler(_log_unhandled)
     with _stop_on_signals(stop):
         serving = asyncio.create_task(server.serve(sockets=[sock]))
         watching = asyncio.create_task(_watch(server, recorder, stop, engine_died))
@@ -112,6 +115,12 @@ async def serve(
             server.should_exit = True
             await asyncio.gather(watching, serving, return_exceptions=True)
     return not engine_died()
+
+
+def _log_unhandled(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """What an application's stray task left goes to the server's log, not to the terminal."""
+    problem = context.get("exception")
+    log.error("%s", context.get("message", "unhandled error"), exc_info=problem)
 
 
 async def _until_started(server: uvicorn.Server, serving: asyncio.Task[None]) -> None:

@@ -170,8 +170,13 @@ def main() -> None:
         code = _user_mistake(problem)
         if code is None:
             raise
-        sys.stderr.write(f"stagelens: error: {problem}\n")
+        sys.stderr.write(f"stagelens: error: {_printable(str(problem))}\n")
         sys.exit(code)
+
+
+def _printable(text: str) -> str:
+    """``text`` with control characters told, not sent to the terminal."""
+    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
 
 
 def _user_mistake(problem: Exception) -> int | None:

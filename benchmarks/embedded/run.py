@@ -21,14 +21,17 @@ import sys
 import tempfile
 import time
 import urllib.request
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import TypeVar
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.support.raw_client import Seen, post
 
+S = TypeVar("S", bound=Seen)
 FLAGS = ("--max-model-len", "2048", "--enforce-eager", "--dtype", "float32",
          "--served-model-name", "bench")  # fmt: skip
 GOALS = {"throughput": (0.97, "at least"), "ttft_p50": (1.03, "at most"),
@@ -120,14 +123,21 @@ def wait_ready(server: subprocess.Popen[bytes], port: int, log: Path) -> None:
     raise AssertionError("the server was not ready in time")
 
 
-async def load(port: int, count: int, concurrency: int, tokens: int, seed: int) -> list[Seen]:
+async def load(
+    port: int,
+    count: int,
+    concurrency: int,
+    tokens: int,
+    seed: int,
+    post: Callable[[int, str, dict[str, object]], Awaitable[S]] = post,
+) -> list[S]:
     """``count`` streamed requests in a closed loop; the same for the same seed."""
     rng = random.Random(seed)
     gate = asyncio.Semaphore(concurrency)
     prompts = [" ".join(str(rng.randint(0, 999)) for _ in range(rng.randint(8, 80)))
                for _ in range(count)]  # fmt: skip
 
-    async def one(prompt: str) -> Seen:
+    async def one(prompt: str) -> S:
         async with gate:
             return await post(port, "/v1/chat/completions", {
                 "model": "bench", "messages": [{"role": "user", "content": prompt}],

@@ -31,6 +31,10 @@ def check_model(model: str) -> None:
     Raises:
         ProxyError: exit code 2, for a path that is not there or is no model.
     """
+    if not model.strip() or "\0" in model:
+        raise ProxyError(
+            "--model names nothing: give a model folder or a model's name", exit_code=2
+        )
     folder = Path(model)
     looks_like_path = model.startswith((".", "/", "~")) or model.count("/") > 1
     if folder.is_dir():

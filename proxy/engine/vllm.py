@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -33,6 +34,10 @@ log = logging.getLogger("stagelens.engine")
 
 TESTED_VERSIONS = ("0.32",)
 """Minor versions whose internals the contract test was run against."""
+
+
+_BEAM = re.compile(r"-beam-\d+$")
+"""Ids that vLLM's beam search gives to the calls it makes of one request."""
 
 
 def version_warning(version: str) -> str | None:
@@ -121,19 +126,22 @@ class EngineTap:
             handed_mono_ns=self.clock.mono_ns(),
             model=self._model_of(kwargs),
         )
+        call.internal = _BEAM.search(call.request_id) is not None
         _note_params(call, _argument(args, kwargs, 1, "sampling_params"))
         task = asyncio.current_task()
         call.cancel = task.cancel if task is not None else None
         live.calls.append(call)
         try:
             async for output in inner:
-                _note_output(call, output)
+                if not call.sealed:
+                    _note_output(call, output)
                 yield output
         except Exception as problem:
             call.error_type = type(problem).__name__
             raise
         finally:
-            call.ended_mono_ns = self.clock.mono_ns()
+            if not call.sealed:
+                call.ended_mono_ns = self.clock.mono_ns()
             self._unbind(call)
             await inner.aclose()
 
@@ -187,7 +195,7 @@ class EngineTap:
         known = self._engine.output_processor.request_states
         for output in outputs.outputs:
             bound = self._bound.get(output.request_id)
-            if bound is not None and output.request_id in known:
+            if bound is not None and not bound[0].sealed and output.request_id in known:
                 _note_core_output(*bound, output, ready_mono_ns)
         if (stats := outputs.scheduler_stats) is not None:
             self._load = EngineLoad(stats.num_running_reqs, stats.num_waiting_reqs)

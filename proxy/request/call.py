@@ -14,7 +14,10 @@ from tracer.stages import Stage, StageInterval
 
 REPAIR_LAST_TOKEN = "last_token_before_first:used_end"  # noqa: S105
 REPAIR_ORDER = "stamps_out_of_order:clamped"
-REPAIR_NO_STAMPS = "no_engine_stamps:time_is_unattributed"
+NO_STAMPS = "no_engine_stamps"
+"""Source detail of a record whose engine call ended before the engine told its stamps."""
+BEAM_SEARCH = "beam_search:output_tokens_not_told"
+"""Source detail of a record whose answer the server searched for with many calls."""
 
 
 @dataclass(slots=True)
@@ -61,7 +64,9 @@ class EngineCall:
     ``handed_mono_ns``: our side made the call; ``queued_mono_ns``: the engine has
     it; ``scheduled_mono_ns``: first scheduling (a later preemption lies inside the
     stage it interrupts); ``prefilled_mono_ns``: the first output, which for a call
-    without tokens (embeddings, zero tokens) ends prefill all the same.
+    without tokens (embeddings, zero tokens) ends prefill all the same. ``internal``:
+    one step of a search that the server makes of many calls; its tokens are not the
+    answer's. ``cut_off``: it still ran when its request ended.
     """
 
     request_id: str
@@ -83,6 +88,16 @@ class EngineCall:
     preemptions: list[Preemption] = field(default_factory=list)
     repairs: list[str] = field(default_factory=list)
     cancel: Callable[[], object] | None = None
+    internal: bool = False
+    sealed: bool = False
+    cut_off: bool = False
+
+    def seal(self, mono_ns: int) -> None:
+        """The record is made of what is known now: what the engine still says is not its own."""
+        self.sealed = True
+        if self.ended_mono_ns is None:
+            self.ended_mono_ns = mono_ns
+            self.cut_off = True
 
     def choice(self, index: int) -> ChoiceMarks:
         return self.choices.setdefault(index, ChoiceMarks())
@@ -145,6 +160,13 @@ class EngineCall:
         """``chunk`` where an engine step gave more than one token to a choice."""
         return "chunk" if any(c.tokens > c.steps for c in self.choices.values()) else "token"
 
+    @property
+    def source_detail(self) -> str:
+        """What is missing of the engine's words, where something is."""
+        missing = self.queued_mono_ns is None or self.scheduled_mono_ns is None
+        told = (NO_STAMPS if missing else "", BEAM_SEARCH if self.internal else "")
+        return ",".join(t for t in told if t)
+
     def stages(self) -> CallStages:
         return stages_of(self)
 
@@ -206,7 +228,7 @@ def stages_of(call: EngineCall) -> CallStages:
     repairs = list(call.repairs)
     queued, scheduled = call.queued_mono_ns, call.scheduled_mono_ns
     if queued is None or scheduled is None:
-        return CallStages(None, None, None, 0, (*repairs, REPAIR_NO_STAMPS))
+        return CallStages(None, None, None, 0, tuple(repairs))
     first, last = call.prefilled_mono_ns, call.last_token_mono_ns
     scheduled = _not_before(scheduled, queued, repairs)
     queue = StageInterval(Stage.QUEUE, queued, scheduled)

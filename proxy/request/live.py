@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
@@ -55,13 +55,15 @@ class LiveRequest:
     def cancel_calls(self) -> None:
         """Stop model calls that outlive their request: a cancelled handler may leave them behind."""
         for call in self.calls:
-            if call.ended_mono_ns is None and call.cancel is not None:
+            if (call.ended_mono_ns is None or call.cut_off) and call.cancel is not None:
                 call.cancel()
 
     def finish(self, end_mono_ns: int, source: str) -> RequestRecord:
         """The record of this request, ended now; call it once."""
         end = max(self.done_mono_ns or end_mono_ns, self.start_mono_ns)
         status, error_type = self._outcome()
+        for call in self.calls:
+            call.seal(end)
         marks = Marks(
             start_mono_ns=self.start_mono_ns,
             end_mono_ns=end,
@@ -94,7 +96,7 @@ class LiveRequest:
             deliver=deliver,
             partition=divided,
             repairs=tuple(repairs),
-            source_detail=self.source_detail,
+            source_detail=self.source_detail or _details(c for c in self.calls if not c.superseded),
             done_seen=self.done_seen,
         )
 
@@ -115,6 +117,11 @@ class LiveRequest:
         if self.done_mono_ns is None:
             return RequestStatus.ERROR, "response_incomplete"
         return RequestStatus.OK, ""
+
+
+def _details(calls: Iterable[ModelCall]) -> str:
+    told = dict.fromkeys(part for c in calls for part in c.source_detail.split(",") if part)
+    return ",".join(told)
 
 
 CURRENT: ContextVar[LiveRequest | None] = ContextVar("stagelens_request", default=None)

@@ -15,7 +15,8 @@ class ModelCall(Protocol):
     """What a record needs of one model call, whoever made it: the engine or an upstream.
 
     ``superseded``: a failed attempt that another one followed; it counts for no
-    figure of the request. ``span_id`` is set where it was told to somebody before.
+    figure of the request. ``internal``: a step of a search of many calls. ``span_id``
+    is set where it was told to somebody before.
     """
 
     operation: str
@@ -31,6 +32,15 @@ class ModelCall(Protocol):
     choices: dict[int, ChoiceMarks]
     finish_reasons: dict[int, str]
     preemptions: list[Preemption]
+    internal: bool
+    cut_off: bool
+
+    def seal(self, mono_ns: int) -> None:
+        """Called once, when the record is made; a call that still runs ends at ``mono_ns``."""
+        ...
+
+    @property
+    def source_detail(self) -> str: ...
 
     @property
     def request_id(self) -> str: ...

@@ -17,6 +17,8 @@ from tracer.stages import Stage, StageInterval
 
 STALLS = 3
 """Most stalls told of one call."""
+ID_LIMIT = 128
+"""Most characters of a response's id: a client may have chosen it."""
 
 
 def span_count(record: RequestRecord) -> int:
@@ -168,7 +170,7 @@ def _call_attributes(
     if model:
         yield semconv.GEN_AI_REQUEST_MODEL, model
     if call.request_id:
-        yield semconv.GEN_AI_RESPONSE_ID, call.request_id
+        yield semconv.GEN_AI_RESPONSE_ID, call.request_id[:ID_LIMIT]
     yield from _streamed(record, call)
     if call.max_tokens is not None:
         yield semconv.GEN_AI_REQUEST_MAX_TOKENS, call.max_tokens
@@ -255,12 +257,15 @@ def _tokens(record: RequestRecord) -> Iterator[tuple[str, AttributeValue]]:
     calls = record.calls
     if not calls or not record.operation:
         return
-    yield semconv.CHOICES, sum(c.n for c in calls)
+    yield semconv.CHOICES, 1 if any(c.internal for c in calls) else sum(c.n for c in calls)
     if reason := calls[0].finish_reason:
         yield semconv.FINISH_REASON, reason
+    searched = any(c.internal for c in calls)
+    if searched:  # many calls make one answer: the first has its prompt, none its tokens
+        calls = calls[:1]
     for name, given in (
         (semconv.INPUT_TOKENS, [c.input_tokens for c in calls]),
-        (semconv.OUTPUT_TOKENS, [c.output_tokens for c in calls]),
+        (semconv.OUTPUT_TOKENS, [None if searched else c.output_tokens for c in calls]),
         (semconv.CACHED_TOKENS, [c.cached_tokens for c in calls]),
         (semconv.REASONING_TOKENS, [c.reasoning_tokens for c in calls]),
     ):

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-_IDENTIFIER = re.compile(r"[A-Za-z0-9_.:\-]{1,64}")
+_IDENTIFIER = re.compile(r"(?=.{1,64}$)[A-Za-z0-9_.:\-]+(?: [A-Za-z0-9_.:\-]+){0,2}")
 DONE = b"[DONE]"
 TOKEN_FIELDS = ("content", "reasoning", "reasoning_content", "refusal", "tool_calls", "audio",
                 "function_call")
@@ -88,6 +88,9 @@ def error_type(error: object) -> str:
 
 
 def identifier(value: object) -> str:
-    """``value`` if it reads like a name or a number; "" for free text, which may quote a prompt."""
+    """``value`` if it reads like a name of up to three words or a number.
+
+    "" for free text, which may quote a prompt.
+    """
     text = str(value) if isinstance(value, int | str) else ""
     return text if _IDENTIFIER.fullmatch(text) else ""

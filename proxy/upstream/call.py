@@ -82,6 +82,8 @@ class UpstreamCall:
     http_status: int = 0
     finished: bool = False
     superseded: bool = False
+    internal: bool = False
+    cut_off: bool = False
     error_type: str | None = None
     trouble: str = ""
     cancel: Callable[[], object] | None = None
@@ -90,6 +92,12 @@ class UpstreamCall:
     choices: dict[int, ChoiceMarks] = field(default_factory=dict)
     finish_reasons: dict[int, str] = field(default_factory=dict)
     preemptions: list[Preemption] = field(default_factory=list)
+
+    def seal(self, mono_ns: int) -> None:
+        """A call that still runs when its request ends, ends with it."""
+        if self.ended_mono_ns is None:
+            self.ended_mono_ns = mono_ns
+            self.cut_off = True
 
     @property
     def request_id(self) -> str:

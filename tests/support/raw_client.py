@@ -27,11 +27,7 @@ class Seen:
 async def post(port: int, path: str, payload: dict[str, object], **headers: str) -> Seen:
     """Send one request on its own connection; a stream's first token is the first content."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    body = json.dumps(payload).encode()
-    head = [f"POST {path} HTTP/1.1", "Host: test", "Content-Type: application/json",
-            f"Content-Length: {len(body)}", "Connection: close"]  # fmt: skip
-    head += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
-    request = "\r\n".join(head).encode() + b"\r\n\r\n" + body
+    request = request_bytes(path, payload, **headers)
     seen = Seen()
     began = time.monotonic()
     writer.write(request)
@@ -42,12 +38,21 @@ async def post(port: int, path: str, payload: dict[str, object], **headers: str)
     return seen
 
 
+def request_bytes(path: str, payload: dict[str, object], **headers: str) -> bytes:
+    """A whole HTTP/1.1 POST of ``payload`` as JSON; the server closes after its answer."""
+    body = json.dumps(payload).encode()
+    head = [f"POST {path} HTTP/1.1", "Host: test", "Content-Type: application/json",
+            f"Content-Length: {len(body)}", "Connection: close"]  # fmt: skip
+    head += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+    return "\r\n".join(head).encode() + b"\r\n\r\n" + body
+
+
 async def _read(reader: asyncio.StreamReader, seen: Seen, began: float) -> None:
     raw = bytearray()
     while part := await reader.read(65536):
         now = time.monotonic() - began
         raw += part
-        if seen.first_token_s is None and _has_token(part):
+        if seen.first_token_s is None and has_token(part):
             seen.first_token_s = now
         seen.e2e_s = now
         if raw.endswith(b"0\r\n\r\n"):
@@ -61,7 +66,7 @@ async def _read(reader: asyncio.StreamReader, seen: Seen, began: float) -> None:
     seen.trace_id = seen.headers.get("x-stagelens-trace-id", "")
 
 
-def _has_token(part: bytes) -> bool:
+def has_token(part: bytes) -> bool:
     """A chunk with content that is not the role prelude (the server writes them apart)."""
     return any(
         b'"content":' in line and b'"role"' not in line for line in part.split(b"\n")

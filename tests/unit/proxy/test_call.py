@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.request.call import (
+    NO_STAMPS,
     REPAIR_LAST_TOKEN,
-    REPAIR_NO_STAMPS,
     REPAIR_ORDER,
     ChoiceMarks,
     EngineCall,
@@ -76,11 +76,12 @@ def test_a_preemption_in_prefill_stays_in_prefill():
 
 
 def test_a_call_the_engine_never_scheduled_has_no_stages():
-    """Cancelled while it waited: nothing is guessed, and it says so."""
+    """Cancelled while it waited: nothing is guessed, nothing was mended, and it says so."""
     made = call()
     made.note_queued(5)
     assert stages_of(made).intervals() == []
-    assert stages_of(made).repairs == (REPAIR_NO_STAMPS,)
+    assert stages_of(made).repairs == ()
+    assert made.source_detail == NO_STAMPS
 
 
 def test_one_token_has_a_decode_of_zero_and_no_token_has_none():
@@ -129,3 +130,13 @@ def test_no_mix_of_stamps_gives_a_negative_duration(stamps, tokens, ended):
     assert all(a.end_ns == b.start_ns for a, b in itertools.pairwise(intervals))
     if stages.queue and made.queued_mono_ns > made.scheduled_mono_ns:
         assert REPAIR_ORDER in stages.repairs
+
+
+def test_a_sealed_call_ends_with_its_request_and_says_that_it_was_cut_off():
+    """A call that still runs when its record is made is not told as longer than the request."""
+    running, done = call(), call()
+    done.ended_mono_ns = 7
+    for one in (running, done):
+        one.seal(9)
+    assert (running.ended_mono_ns, running.cut_off) == (9, True)
+    assert (done.ended_mono_ns, done.cut_off) == (7, False)

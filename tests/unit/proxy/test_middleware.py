@@ -99,6 +99,62 @@ async def test_the_callers_trace_is_joined_and_a_bad_header_starts_a_new_one():
     assert len({r.context.trace_id for r in roots}) == 3
 
 
+def mounted(app) -> FastAPI:
+    """A bare ASGI application below one that answers the server's start and stop."""
+    outer = FastAPI()
+    outer.mount("/", app)
+    return outer
+
+
+async def test_two_traceparent_headers_are_as_good_as_none():
+    """W3C: a request with more than one starts a trace of its own; the last does not win."""
+    script = Script()
+    script.gate.set()
+    headers = [("traceparent", f"00-{n * 32}-b7ad6b7169203331-01") for n in "ab"]
+    async with live_server(script.app()) as server, httpx.AsyncClient() as client:
+        await client.post(server.url + PATH, json={}, headers=headers)
+        await server.sink.wait_for(1)
+    [[root, *_]] = server.sink.requests
+    assert root.parent is None
+    assert f"{root.context.trace_id:032x}"[:3] not in ("aaa", "bbb")
+
+
+async def test_an_answer_that_nobody_could_get_has_no_status_code():
+    """The client left before the application answered: no HTTP status was ever sent."""
+    left = asyncio.Event()
+
+    async def app(scope, receive, send):
+        while (await receive())["type"] != "http.disconnect":
+            left.set()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"{}"})
+
+    async with live_server(mounted(app)) as server:
+        _, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n")
+        await asyncio.wait_for(left.wait(), 5)
+        writer.close()
+        [root] = await server.sink.wait_for(1, within_s=3)
+    assert root[semconv.STATUS] == "cancelled"
+    assert semconv.HTTP_RESPONSE_STATUS_CODE not in root
+
+
+async def test_an_error_type_of_two_words_is_kept_and_a_sentence_is_not():
+    """vLLM says ``Bad Request``; free text might quote a prompt."""
+    kinds = ["Bad Request", "the prompt CANARY was not liked at all"]
+
+    async def app(scope, receive, send):
+        body = json.dumps({"error": {"type": kinds.pop(0), "message": "m"}}).encode()
+        await send({"type": "http.response.start", "status": 400, "headers": []})
+        await send({"type": "http.response.body", "body": body})
+
+    async with live_server(mounted(app)) as server, httpx.AsyncClient() as client:
+        for _ in range(2):
+            await client.post(server.url + PATH, json={})
+        roots = await server.sink.wait_for(2)
+    assert [r[semconv.ERROR_TYPE] for r in roots] == ["Bad Request", "400"]
+
+
 @pytest.mark.parametrize("stream", [True, False])
 async def test_a_client_that_leaves_cancels_the_work_and_leaves_one_cancelled_record(stream):
     """Streamed or not: the handler is cancelled at once, status cancelled (faults 38)."""
@@ -204,8 +260,11 @@ async def test_shutdown_with_requests_in_flight_ends_each_with_one_record():
         server.stop.set()
         assert await asyncio.wait_for(asyncio.shield(server.done), 10)
         roots = await server.sink.wait_for(4)
-        await asyncio.gather(*calls, return_exceptions=True)
+        answers = await asyncio.gather(*calls)
     assert [r[semconv.STATUS] for r in roots] == ["cancelled"] * 4
+    assert [a.status_code for a in answers] == [200, 503, 200, 503]
+    assert answers[1].json()["error"]["type"] == "shutdown"
+    assert b'"type": "shutdown"' in answers[0].content
     assert {r[semconv.ERROR_TYPE] for r in roots} == {"shutdown"}
 
 

@@ -56,6 +56,16 @@ def test_no_model_and_an_unknown_model_folder(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_model_that_names_nothing_and_a_path_with_escapes(tmp_path):
+    """Empty, blank or with control characters: one printable sentence."""
+    for nothing in ("", "  "):
+        done = stagelens("serve", "--model", nothing, "--data-dir", tmp_path)
+        assert "names nothing" in the_sentence(done, 2)
+    done = stagelens("serve", "--model", "/no/\x1b[31mred", "--data-dir", tmp_path)
+    assert "\x1b" not in done.stderr
+    assert "/no/\\x1b[31mred does not exist" in the_sentence(done, 2)
+
+
 def test_a_taken_port_names_it_before_anything_is_started(tmp_path, model):
     """The proxy's and the collector's port: exit 1, and the option that helps."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
