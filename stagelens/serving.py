@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import signal
@@ -19,7 +18,7 @@ from opentelemetry.sdk.resources import Resource
 from proxy.engine.arguments import check_model
 from proxy.engine.startup import divert
 from proxy.reverse import run_reverse
-from proxy.server import bind, url_of
+from proxy.server import bind, run_loop, url_of
 from stagelens.child import CollectorChild
 from stagelens.errors import UserError
 from stagelens.paths import DataFolder, default_data_dir
@@ -141,7 +140,7 @@ def _serve_with(
 
     try:
         if config.upstream is not None:
-            alive = asyncio.run(
+            alive = run_loop(
                 run_reverse(
                     config.proxy, config.upstream, config.access, sock, exporter, resource, clock,
                     RandomIds(), on_ready, tls=config.tls.options(),
@@ -169,7 +168,7 @@ def _run_engine(
     _warn_if_open(config.proxy.host)
     engine_log = folder.logs / "engine.log"
     _say(f"starting the engine for {config.model} (its log: {engine_log})")
-    alive = asyncio.run(  # asyncio's own loop: it reads through our stamping sockets
+    alive = run_loop(
         run_embedded(
             config.proxy, config.model or "", config.engine_flags, sock, exporter, resource,
             clock, RandomIds(), engine_log, on_ready,
