@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
 
-_IDENTIFIER = re.compile(r"(?=.{1,64}$)[A-Za-z0-9_.:\-]+(?: [A-Za-z0-9_.:\-]+){0,2}")
+_IDENTIFIER = re.compile(r"[A-Za-z0-9_.:\-]{1,64}")
+_PHRASES = frozenset(status.phrase for status in HTTPStatus)
 DONE = b"[DONE]"
 TOKEN_FIELDS = ("content", "reasoning", "reasoning_content", "refusal", "tool_calls", "audio",
                 "function_call")
@@ -88,9 +90,9 @@ def error_type(error: object) -> str:
 
 
 def identifier(value: object) -> str:
-    """``value`` if it reads like a name of up to three words or a number.
+    """``value`` if it is a name, a number or HTTP's own words for a status.
 
     "" for free text, which may quote a prompt.
     """
     text = str(value) if isinstance(value, int | str) else ""
-    return text if _IDENTIFIER.fullmatch(text) else ""
+    return text if _IDENTIFIER.fullmatch(text) or text in _PHRASES else ""
