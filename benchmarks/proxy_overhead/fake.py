@@ -37,7 +37,12 @@ def event(delta: bytes, finish: bytes = b"null") -> bytes:
 
 ROLE = event(b'{"role":"assistant","content":""}')
 TOKEN = event(b'{"content":" word"}')
-LAST = event(b"{}", b'"stop"') + chunk(b"data: [DONE]\n\n") + b"0\r\n\r\n"
+USAGE = chunk(
+    b'data: {"id":"c","object":"chat.completion.chunk","created":1,"model":"m","choices":[],'
+    b'"usage":{"prompt_tokens":120,"completion_tokens":%d,"total_tokens":%d}}\n\n'
+    % (TOKENS, TOKENS + 120)
+)
+LAST = event(b"{}", b'"stop"') + USAGE + chunk(b"data: [DONE]\n\n") + b"0\r\n\r\n"
 
 
 class Upstream(asyncio.Protocol):

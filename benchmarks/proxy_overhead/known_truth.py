@@ -10,16 +10,17 @@ from __future__ import annotations
 import argparse
 import json
 import signal
-import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from fake import TOKENS
 from run import HERE, LOAD_CORE, PROXY_CORE, at, free_port, load, start, wait
+
+from collectors.store.client import open_store
+from collectors.store.url import StoreUrl
 
 
 def main() -> int:
@@ -41,35 +42,38 @@ def main() -> int:
         try:
             wait(port, "/v1/models", proxy, folder / "proxy.log")
             load(port, options.streams, options.requests)
-            time.sleep(3)
-            stored = records(folder / "data")
         finally:
             for one in (proxy, fake):
                 one.send_signal(signal.SIGTERM)
                 one.wait(30)
+        stored = records(folder / "data")
         truth = [json.loads(line) for line in told.read_text().splitlines()]
     pairs = [(stored[t["trace_id"]], t) for t in truth]
     show(
         {
-            "TTFT": [r["ttft_ns"] / 1e6 - t["first_s"] * 1e3 for r, t in pairs],
+            "TTFT": [r["FirstTokenNs"] / 1e6 - t["first_s"] * 1e3 for r, t in pairs],
             "TPOT": [
-                r["stages"]["decode"] / 1e6 / (TOKENS - 1)
+                r["TpotNs"] / 1e6
                 - (t["last_s"] - t["first_s"]) * 1e3 / (TOKENS - 1)
                 for r, t in pairs
             ],
-            "E2E": [r["e2e_ns"] / 1e6 - t["last_s"] * 1e3 for r, t in pairs],
+            "E2E": [r["E2ENs"] / 1e6 - t["last_s"] * 1e3 for r, t in pairs],
         }
     )
     return 0
 
 
-def records(data: Path) -> dict[str, dict[str, dict[str, float]]]:
-    made = subprocess.run(
-        [sys.executable, "-m", "stagelens", "requests", "--data-dir", str(data), "--limit", "5000",
-         "--format", "json"],
-        check=True, capture_output=True, text=True,
-    )  # fmt: skip
-    return {r["trace_id"]: r for r in json.loads(made.stdout)["requests"]}
+def records(data: Path) -> dict[str, dict[str, float]]:
+    """The stored figures of each request by trace id; the server has ended."""
+    store = open_store(StoreUrl.parse(f"chdb://{data}/store"))
+    try:
+        rows = store.query(
+            f"SELECT TraceId, FirstTokenNs, TpotNs, E2ENs FROM {store.database}.requests "
+            "WHERE Operation = 'chat'", {},
+        )  # fmt: skip
+    finally:
+        store.close()
+    return {str(row["TraceId"]): row for row in rows}  # type: ignore[misc]
 
 
 def show(gaps: dict[str, list[float]]) -> None:

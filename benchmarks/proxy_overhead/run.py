@@ -222,7 +222,7 @@ def one_round(
             for name in names if number % 2 == 0 else reversed(names):
                 with running(name, port, folder, options) as proxy:
                     for streams in options.streams:
-                        requests = max(30, streams * options.requests_per_stream)
+                        requests = max(10, streams * options.requests_per_stream)
                         found[name, streams] = measure(proxy, streams, requests)
                         print(f"round {number + 1}: {name} @ {streams}: {found[name, streams]}",
                               file=sys.stderr)  # fmt: skip

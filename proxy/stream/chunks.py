@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any
+from typing import Any, NamedTuple
 
 _IDENTIFIER = re.compile(r"[A-Za-z0-9_.:\-]{1,64}")
 _PHRASES = frozenset(status.phrase for status in HTTPStatus)
@@ -20,8 +19,7 @@ TOKEN_FIELDS = ("content", "reasoning", "reasoning_content", "refusal", "tool_ca
 """Delta members that hold generated tokens."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChunkFacts:
+class ChunkFacts(NamedTuple):
     """``token``: a generated token of any kind; ``answer``: visible content of the answer.
 
     ``blank`` marks a chunk with the right members but empty text, which may be a
