@@ -142,12 +142,12 @@ def _serve_with(
         if config.upstream is not None:
             alive = run_loop(
                 run_reverse(
-                    config.proxy, config.upstream, config.access, sock, exporter, resource, clock,
+                    config.proxy, config.upstream, config.access, sock, exporter, clock,
                     RandomIds(), on_ready, tls=config.tls.options(),
                 )
             )  # fmt: skip
         else:
-            alive = _run_engine(config, folder, sock, exporter, resource, clock, on_ready)
+            alive = _run_engine(config, folder, sock, exporter, clock, on_ready)
     finally:
         exporter.close(config.proxy.flush_timeout_s)
     _say_losses(exporter)
@@ -159,7 +159,6 @@ def _run_engine(
     folder: DataFolder,
     sock: socket.socket,
     exporter: OtlpExporter,
-    resource: Resource,
     clock: SystemClock,
     on_ready: Callable[[str], Awaitable[None]],
 ) -> bool:
@@ -170,8 +169,8 @@ def _run_engine(
     _say(f"starting the engine for {config.model} (its log: {engine_log})")
     alive = run_loop(
         run_embedded(
-            config.proxy, config.model or "", config.engine_flags, sock, exporter, resource,
-            clock, RandomIds(), engine_log, on_ready,
+            config.proxy, config.model or "", config.engine_flags, sock, exporter, clock,
+            RandomIds(), engine_log, on_ready,
         )
     )  # fmt: skip
     if not alive:

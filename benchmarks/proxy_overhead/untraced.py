@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import sys
 
-from opentelemetry.sdk.resources import Resource
-
 from proxy.reverse import run_reverse
 from proxy.server import bind, run_loop
 from proxy.settings import AccessSettings, ProxySettings, UpstreamSettings, UpstreamTarget
@@ -30,7 +28,7 @@ def main() -> None:
     run_loop(
         run_reverse(
             ProxySettings(port=port), UpstreamSettings(targets=(UpstreamTarget(url=url),)),
-            AccessSettings(), bind("127.0.0.1", port), Nowhere(), Resource({}), SystemClock(),
+            AccessSettings(), bind("127.0.0.1", port), Nowhere(), SystemClock(),
             RandomIds(), ready, traced=False,
         )
     )  # fmt: skip

@@ -36,15 +36,14 @@ class SseReader:
 
     def feed(self, chunk: bytes) -> list[SseEvent]:
         """The events that ``chunk`` completes, in order."""
-        found: list[SseEvent] = []
         if chunk.startswith(b"data: ") and self._is_whole_events(chunk):
-            for part in chunk[:-2].split(b"\n\n"):
-                if not part.startswith(b"data: ") or b"\n" in part:
-                    found.clear()
-                    break
-                found.append(SseEvent("", part[6:]))
-            else:
-                return found
+            parts = chunk[:-2].split(b"\n\n")
+            if all(part.startswith(b"data: ") and b"\n" not in part for part in parts):
+                return [SseEvent("", part[6:]) for part in parts]
+        return self._feed(chunk)
+
+    def _feed(self, chunk: bytes) -> list[SseEvent]:
+        found: list[SseEvent] = []
         at = 0
         if self._after_cr and chunk:
             self._after_cr = False
