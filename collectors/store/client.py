@@ -8,12 +8,13 @@ from typing import Any, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from collectors.store.errors import StoreBusy, StoreError, StoreRefused
+from collectors.store.errors import StoreBusy, StoreError, StoreRefused, StoreTooLarge
 from collectors.store.lock import FolderLock, lock_folder
 from collectors.store.url import StoreUrl
 
-RETRYABLE_CODES = frozenset({159, 160, 164, 202, 203, 209, 210, 241, 243, 252, 285, 319, 999})
-"""ClickHouse error codes that may pass: time-outs, memory, disk space, parts, network, keeper."""
+MEMORY_CODE = 241
+RETRYABLE_CODES = frozenset({159, 160, 164, 202, 203, 209, 210, 243, 252, 285, 319, 999})
+"""ClickHouse error codes that may pass: time-outs, disk space, parts, network, keeper."""
 
 INSERT_SETTINGS: Mapping[str, int] = {
     "async_insert": 0,
@@ -170,6 +171,8 @@ def _translated(problem: Exception) -> StoreError:
         return problem
     if code is None and isinstance(problem, (TypeError, ValueError, OverflowError)):
         return StoreRefused(f"the store cannot take the data: {text}")
+    if code == MEMORY_CODE:
+        return StoreTooLarge(f"the store lacks memory for this: {text}")
     if code is None or code in RETRYABLE_CODES:
         return StoreBusy(f"the store is not available: {text}")
     return StoreRefused(f"the store refused: {text}")
