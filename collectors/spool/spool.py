@@ -9,6 +9,7 @@ what became of it stands in the journal. What the store will never take goes to
 
 from __future__ import annotations
 
+import errno
 import json
 import threading
 import zlib
@@ -42,6 +43,7 @@ class Spool:
         self._lock = threading.RLock()
         self._owner = lock_folder(folder)
         self._folder, self._limit, self._fsync = folder, limit_bytes, fsync
+        self._inode = folder.stat().st_ino
         self._segments: dict[str, AppendFile] = {}
         self._late: list[Event] = []
         self.state = State()
@@ -83,6 +85,7 @@ class Spool:
             if sum(self._sizes.values()) + len(body) > self._limit:
                 raise SpoolFull("the spool is full")
             try:
+                self._check_here()
                 return self._append(signal, body, window, kept, refused, digest)
             except OSError as problem:
                 raise SpoolFull(f"the spool cannot be written ({problem.strerror})") from None
@@ -162,7 +165,12 @@ class Spool:
             return [entry for entry in found if entry is not None]
 
     def read(self, entry: Entry) -> bytes | None:
-        """The body; None when the disk has lost it."""
+        """The body; None when the disk has lost it.
+
+        Raises:
+            OSError: the whole folder is not there.
+        """
+        self._check_here()
         try:
             with (self._folder / entry.segment).open("rb") as file:
                 file.seek(entry.at)
@@ -221,6 +229,15 @@ class Spool:
             for file in (*self._segments.values(), self._journal):
                 file.close()
             self._owner.release()
+
+    def _check_here(self) -> None:
+        """An open file can be written on when it is deleted: nothing may be taken into nowhere."""
+        try:
+            here = self._folder.stat().st_ino == self._inode
+        except OSError:
+            here = False
+        if not here:
+            raise FileNotFoundError(errno.ENOENT, "its folder was moved or deleted")
 
     def _segment(self, signal: str) -> AppendFile:
         current = self._segments.get(signal)

@@ -29,3 +29,7 @@ class StoreRefused(StoreError):
 
 class StoreTooLarge(StoreBusy):
     """The store lacks the memory for this write; a part of it may fit."""
+
+
+class StoreGone(StoreBusy):
+    """The folder of an embedded store is not there any more."""
