@@ -13,6 +13,7 @@ except ImportError:  # the light SDK install has no command line
     sys.exit("stagelens: error: the command needs the server parts: pip install 'stagelens[server]'")
 
 from stagelens.errors import UserError
+from stagelens.ingesting import ingest
 from stagelens.reading import report, requests, status, trace
 
 
@@ -153,6 +154,7 @@ def collect(
     )  # fmt: skip
 
 
+cli.add_command(ingest)
 cli.add_command(report)
 cli.add_command(requests)
 cli.add_command(status)
