@@ -66,7 +66,8 @@ def decompress(body: bytes, encoding: str, limit: int) -> bytes:
 
 def _unzstd(body: bytes, limit: int) -> bytes:
     """All frames of a zstd body, in pieces, so that a bomb is noticed early."""
-    parts, size = [], 0
+    parts: list[bytes] = []
+    size = 0
     for _ in range(MOST_MEMBERS):
         if not body:
             return b"".join(parts)
