@@ -13,7 +13,9 @@ except ImportError:  # the light SDK install has no command line
     sys.exit("stagelens: error: the command needs the server parts: pip install 'stagelens[server]'")
 
 from stagelens.errors import UserError
+from stagelens.ingesting import ingest
 from stagelens.reading import report, requests, status, trace
+from stagelens.storing import store
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -153,9 +155,11 @@ def collect(
     )  # fmt: skip
 
 
+cli.add_command(ingest)
 cli.add_command(report)
 cli.add_command(requests)
 cli.add_command(status)
+cli.add_command(store)
 cli.add_command(trace)
 
 
