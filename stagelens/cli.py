@@ -132,9 +132,8 @@ def collect(
     with_parent: bool,
 ) -> None:
     """Receive OTLP, keep it in the store, serve the API."""
-    import asyncio
-
     from collectors.store.url import StoreUrl
+    from proxy.server import run_loop
     from stagelens.collecting import run_collector
     from stagelens.paths import DataFolder, default_data_dir
     from stagelens.settings import load_config
@@ -147,7 +146,7 @@ def collect(
         folder.prepare()
         url = folder.store_url
         told.append(folder.running)
-    asyncio.run(
+    run_loop(
         run_collector(
             config.collect, StoreUrl.parse(url), host, (otlp_port, api_port), told,
             with_parent=with_parent,

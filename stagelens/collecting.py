@@ -25,6 +25,9 @@ from stagelens.paths import default_data_dir
 from stagelens.ready import write_ready
 from tracer.clock import SystemClock
 
+BESIDE_AN_ENGINE = 10
+"""Niceness of a collector on the proxy's machine: writing telemetry waits for requests."""
+
 
 async def run_collector(
     settings: CollectorSettings,
@@ -42,6 +45,8 @@ async def run_collector(
     Raises:
         ProxyError, StoreError: a port is taken; the store cannot be opened.
     """
+    if with_parent:
+        os.nice(BESIDE_AN_ENGINE)
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
