@@ -163,16 +163,20 @@ def _run_engine(
     on_ready: Callable[[str], Awaitable[None]],
 ) -> bool:
     from proxy.embedded import run_embedded
+    from proxy.engine.lifeline import end_children
 
     _warn_if_open(config.proxy.host)
     engine_log = folder.logs / "engine.log"
     _say(f"starting the engine for {config.model} (its log: {engine_log})")
-    alive = run_loop(
-        run_embedded(
-            config.proxy, config.model or "", config.engine_flags, sock, exporter, clock,
-            RandomIds(), engine_log, on_ready,
-        )
-    )  # fmt: skip
+    try:
+        alive = run_loop(
+            run_embedded(
+                config.proxy, config.model or "", config.engine_flags, sock, exporter, clock,
+                RandomIds(), engine_log, on_ready,
+            )
+        )  # fmt: skip
+    finally:
+        end_children()
     if not alive:
         log.error("the engine died: see its log %s", engine_log)
     return alive
