@@ -157,6 +157,7 @@ def collect(
 
 
 cli.add_command(compare)
+cli.add_command(ingest)
 cli.add_command(report)
 cli.add_command(requests)
 cli.add_command(status)
