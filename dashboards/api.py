@@ -22,12 +22,14 @@ from dashboards.errors import KINDS, BadValueError, DashboardError, UnavailableE
 from dashboards.filters import WITH_MODEL_CALL, Filters, parse_filters
 from dashboards.models.analysis import Compare, WhatIf
 from dashboards.models.report import Report
+from dashboards.models.series import Series
 from dashboards.models.status import Health, Status
 from dashboards.models.trace import Requests, Trace
 from dashboards.queries.base import QueryLimits, QueryStore
 from dashboards.queries.dimensions import parse_by
 from dashboards.queries.status import check_store
 from dashboards.source import StoreSource
+from dashboards.web.page import add_page
 from tracer.clock import Clock, SystemClock
 
 MOST_AT_ONCE: Final = 4
@@ -65,6 +67,12 @@ class ReportQuery(FilterQuery):
 class RequestsQuery(FilterQuery):
     sort: str = "start"
     limit: int = 20
+
+
+class SeriesQuery(FilterQuery):
+    """``measure`` of the heat map: e2e or ttft."""
+
+    measure: str = "e2e"
 
 
 class WhatIfQuery(FilterQuery):
@@ -106,6 +114,7 @@ def build_api(
         openapi_url="/api/v1/openapi.json",
     )
     _add_errors(app)
+    add_page(app)
 
     @app.get("/api/v1/report", response_model=Report)
     def report(query: Annotated[ReportQuery, Query()]) -> Response:
@@ -124,6 +133,12 @@ def build_api(
         filters = query.filters(at.unix_ns())
         with gate.pass_through():
             return _json(source.requests(filters, sort=query.sort, limit=query.limit))
+
+    @app.get("/api/v1/series", response_model=Series)
+    def series(query: Annotated[SeriesQuery, Query()]) -> Response:
+        filters = query.filters(at.unix_ns())
+        with gate.pass_through():
+            return _json(source.series(filters, query.measure))
 
     @app.get("/api/v1/whatif", response_model=WhatIf)
     def whatif(query: Annotated[WhatIfQuery, Query()]) -> Response:

@@ -17,6 +17,7 @@ from dashboards.errors import KINDS, BadValueError, DashboardError, UnavailableE
 from dashboards.filters import Filters, to_query
 from dashboards.models.analysis import Compare, WhatIf
 from dashboards.models.report import Report
+from dashboards.models.series import Series
 from dashboards.models.status import Health, Status
 from dashboards.models.trace import Requests, Trace
 from dashboards.queries.trace import parse_trace_id
@@ -52,6 +53,9 @@ class CollectorClient:
 
     def status(self) -> Status:
         return self._get("/status", [], Status)
+
+    def series(self, filters: Filters, measure: str = "e2e") -> Series:
+        return self._get("/series", [*to_query(filters), ("measure", measure)], Series)
 
     def whatif(self, filters: Filters, changes: Sequence[str]) -> WhatIf:
         pairs = [*to_query(filters), *(("change", text) for text in changes)]

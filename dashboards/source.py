@@ -10,12 +10,14 @@ from dashboards.analyses.whatif import parse_changes, whatif
 from dashboards.filters import Filters
 from dashboards.models.analysis import Compare, WhatIf
 from dashboards.models.report import Report
+from dashboards.models.series import Series
 from dashboards.models.status import Status
 from dashboards.models.trace import Requests, Trace
 from dashboards.queries.base import QueryLimits, QueryStore
 from dashboards.queries.operations import check_operation
 from dashboards.queries.report import report
 from dashboards.queries.requests import requests
+from dashboards.queries.series import series
 from dashboards.queries.status import status
 from dashboards.queries.trace import trace
 from tracer.clock import Clock
@@ -31,6 +33,8 @@ class Source(Protocol):
     def requests(self, filters: Filters, *, sort: str = "start", limit: int = 20) -> Requests: ...
 
     def status(self) -> Status: ...
+
+    def series(self, filters: Filters, measure: str = "e2e") -> Series: ...
 
     def whatif(self, filters: Filters, changes: Sequence[str]) -> WhatIf: ...
 
@@ -75,6 +79,16 @@ class StoreSource:
             self._store,
             now_unix_ns=self._clock.unix_ns(),
             counts=self._told(),
+            limits=self._limits,
+        )
+
+    def series(self, filters: Filters, measure: str = "e2e") -> Series:
+        self._check(filters)
+        return series(
+            self._store,
+            filters,
+            now_unix_ns=self._clock.unix_ns(),
+            measure=measure,
             limits=self._limits,
         )
 

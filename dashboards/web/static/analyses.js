@@ -1,0 +1,57 @@
+// What a change would bring, and two sets of requests side by side.
+
+import { ask, link } from "./api.js";
+import { STAGES, count, el, table, time } from "./dom.js";
+import { nothing } from "./overview.js";
+
+export async function whatif() {
+  const here = new URLSearchParams(location.search);
+  const given = Object.fromEntries((here.get("change") ?? "decode=-20%").split(" ").filter(Boolean).map((c) => c.split("=")));
+  const rows = STAGES.filter((s) => s !== "unattributed").flatMap((stage) => {
+    const at = Number.parseInt(given[stage] ?? "0", 10) || 0;
+    const told = el("output", {}, `${at > 0 ? "+" : ""}${at} %`);
+    const slider = el("input", { type: "range", min: -100, max: 100, step: 5, value: at, name: stage, "aria-label": `${stage}, per cent`,
+      oninput: (e) => { told.textContent = `${e.target.value > 0 ? "+" : ""}${e.target.value} %`; },
+      onchange: (e) => {
+        given[stage] = `${e.target.value > 0 ? "+" : ""}${e.target.value}%`;
+        const text = Object.entries(given).filter(([, v]) => Number.parseInt(v, 10)).map((c) => c.join("=")).join(" ");
+        history.replaceState(null, "", link({ change: text }));
+        dispatchEvent(new PopStateEvent("popstate"));
+      } });
+    return [el("span", {}, stage), slider, told];
+  });
+  const changes = Object.entries(given).filter(([, v]) => Number.parseInt(v, 10)).map((c) => c.join("="));
+  const sliders = el("div", { class: "sliders" }, ...rows);
+  if (!changes.length) return [sliders, el("p", {}, "Move a slider: the recorded requests are told again with that stage changed.")];
+  const answer = await ask("/whatif", { change: changes });
+  if (!answer.requests) return [sliders, ...nothing()];
+  const lines = answer.effects.map((e) => [`${e.measure.toUpperCase()} ${e.percentile}`, time(e.before_ns), time(e.after_ns),
+    e.before_ns ? `${(((e.after_ns - e.before_ns) / e.before_ns) * 100).toFixed(1)} %` : "no data", count(e.n)]);
+  return [sliders, table(`What ${answer.changes.join(", ")} would bring`, ["percentile", "recorded", "then", "change", "n"], lines),
+    ...answer.assumptions.map((line) => el("p", { class: "quiet" }, line))];
+}
+
+export async function compare() {
+  const here = new URLSearchParams(location.search);
+  const a = here.get("a") ?? "", b = here.get("b") ?? "";
+  const form = el("form", { "aria-label": "What to compare", onsubmit: (event) => {
+    event.preventDefault();
+    const given = Object.fromEntries(new FormData(event.target));
+    history.pushState(null, "", link(given));
+    dispatchEvent(new PopStateEvent("popstate"));
+  } }, ...[["a", a], ["b", b]].map(([name, value]) => el("label", {}, `${name.toUpperCase()}: a run, or FROM..TO`,
+    el("input", { type: "text", name, value, required: true }))), el("button", { type: "submit" }, "Compare"));
+  if (!a || !b) return [form, el("p", {}, "Give two runs, or two windows such as 2h..1h and 1h..now.")];
+  const answer = await ask("/compare", { a, b });
+  const rows = answer.differences.map((d) => [`${d.quantity} ${d.percentile}`, time(d.a_ns), time(d.b_ns), time2(d.difference_ns),
+    `${time2(d.low_ns)} … ${time2(d.high_ns)}`, `${count(d.n_a)} / ${count(d.n_b)}`]);
+  return [form, ...answer.reading.map((line) => el("p", {}, line)),
+    ...answer.warnings.map((line) => el("p", { class: "bad" }, line)),
+    table(`${answer.a} against ${answer.b}`, ["quantity", "A", "B", "B − A", "95 % interval", "n A / B"], rows),
+    ...answer.assumptions.map((line) => el("p", { class: "quiet" }, line))];
+}
+
+function time2(ns) {
+  if (ns === null || ns === undefined) return "no data";
+  return ns < 0 ? `−${time(-ns)}` : `+${time(ns)}`;
+}

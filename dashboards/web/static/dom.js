@@ -1,0 +1,59 @@
+// Elements and figures. Text only ever goes in as text: names and attributes are hostile input.
+
+export function el(tag, attributes = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+    else if (value !== null && value !== false) made.setAttribute(name, value === true ? "" : value);
+  }
+  made.append(...children.filter((child) => child !== null).map((c) => (typeof c === "number" ? String(c) : c)));
+  return made;
+}
+
+const SVG = "http://www.w3.org/2000/svg";
+export function svg(tag, attributes = {}, ...children) {
+  const made = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  made.append(...children);
+  return made;
+}
+
+export const STAGES = ["prompt", "retrieval", "queue", "prefill", "decode", "tool", "deliver", "unattributed"];
+
+// Nanoseconds as a reader wants them; null is no data, never 0.
+export function time(ns) {
+  if (ns === null || ns === undefined) return "no data";
+  const ms = ns / 1e6;
+  if (ms >= 60000) return `${(ms / 60000).toFixed(1)} min`;
+  if (ms >= 1000) return `${(ms / 1000).toFixed(2)} s`;
+  if (ms >= 1) return `${ms.toFixed(1)} ms`;
+  return `${(ns / 1e3).toFixed(0)} µs`;
+}
+
+export const count = (n) => (n === null || n === undefined ? "no data" : n.toLocaleString("en"));
+export const share = (part) => (part === null || part === undefined ? "no data" : `${(part * 100).toFixed(1)} %`);
+export const when = (ns) => new Date(ns / 1e6).toLocaleString();
+export const zone = () => Intl.DateTimeFormat().resolvedOptions().timeZone;
+
+export function table(caption, heads, rows) {
+  return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
+    el("table", {}, el("caption", {}, caption),
+      el("thead", {}, el("tr", {}, ...heads.map((h) => el("th", { scope: "col" }, h)))),
+      el("tbody", {}, ...rows.map((row) => el("tr", {},
+        ...row.map((cell, n) => el(n ? "td" : "th", n ? {} : { scope: "row" }, cell ?? "no data")))))));
+}
+
+// One horizontal bar of parts, each {stage, size, title}; sizes of any unit.
+export function stack(parts, label) {
+  const whole = parts.reduce((sum, part) => sum + part.size, 0) || 1;
+  let at = 0;
+  const bars = parts.filter((p) => p.size > 0).map((part) => {
+    const bar = svg("rect", { x: (at / whole) * 1000, y: 0, width: (part.size / whole) * 1000, height: 20,
+      class: `s-${STAGES.includes(part.stage) ? part.stage : "none"}` }, svg("title"));
+    bar.firstChild.textContent = part.title;
+    at += part.size;
+    return bar;
+  });
+  return svg("svg", { class: "stack", viewBox: "0 0 1000 20", preserveAspectRatio: "none", role: "img",
+    "aria-label": label }, ...bars);
+}
