@@ -144,7 +144,7 @@ def _serve_with(
             alive = asyncio.run(
                 run_reverse(
                     config.proxy, config.upstream, config.access, sock, exporter, resource, clock,
-                    RandomIds(), on_ready, tls=config.tls.options(),
+                    RandomIds(), on_ready, tls=config.tls.options(), pipelines=config.pipelines,
                 )
             )  # fmt: skip
         else:
@@ -172,7 +172,7 @@ def _run_engine(
     alive = asyncio.run(  # asyncio's own loop: it reads through our stamping sockets
         run_embedded(
             config.proxy, config.model or "", config.engine_flags, sock, exporter, resource,
-            clock, RandomIds(), engine_log, on_ready,
+            clock, RandomIds(), engine_log, on_ready, config.pipelines,
         )
     )  # fmt: skip
     if not alive:
