@@ -1,21 +1,34 @@
-"""The collector, put together: receiver, bounded queue, writer, counts."""
+"""The collector, put together: receiver, spool or bounded queue, writer, counts."""
 
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
+from typing import Protocol
 
 from collectors.counts import Counts
-from collectors.receive.http import OtlpHttp
+from collectors.receive.http import OtlpHttp, response_of
+from collectors.receive.signals import OF_NAME, Signal
 from collectors.settings import CollectorSettings
+from collectors.spool.spool import Spool
 from collectors.store.client import Store
+from collectors.write.spooled import SpooledWriter
 from collectors.write.writer import Writer
 from tracer.clock import Clock
+
+
+class Writing(Protocol):
+    """What runs between receiver and store."""
+
+    def start(self) -> None: ...
+
+    def stop(self, deadline_s: float) -> None: ...
 
 
 class Receiver:
     """``app`` is the OTLP/HTTP application; ``start`` before serving it, ``stop`` after."""
 
-    def __init__(self, app: OtlpHttp, writer: Writer, counts: Counts) -> None:
+    def __init__(self, app: OtlpHttp, writer: Writing, counts: Counts) -> None:
         self.app = app
         self._writer = writer
         self._counts = counts
@@ -24,16 +37,38 @@ class Receiver:
         self._writer.start()
 
     async def stop(self, deadline_s: float) -> None:
-        """Write what waits, within the deadline; what could not be written is counted."""
+        """Write what waits, within the deadline; the rest stays in the spool, or is counted."""
         await asyncio.to_thread(self._writer.stop, deadline_s)
 
     def counts(self) -> dict[str, dict[str, object]]:
-        """By signal: received, written, refused by reason, in_flight."""
+        """By signal: received, written, refused by reason, set_aside, in_flight."""
         return self._counts.snapshot()
 
 
-def build_receiver(settings: CollectorSettings, store: Store, clock: Clock) -> Receiver:
-    """OTLP/HTTP → checked rows → bounded queue → one insert a table and second → ``store``."""
+def build_receiver(
+    settings: CollectorSettings, store: Store, clock: Clock, spool_folder: Path | None = None
+) -> Receiver:
+    """OTLP/HTTP → checked rows → spool → one insert a table and second → ``store``.
+
+    Without ``spool_folder`` the queue is in memory, and what waits ends with the process.
+
+    Raises:
+        StoreOwned, StoreUnwritable: the spool folder cannot be used.
+    """
+    if spool_folder is None:
+        counts = Counts()
+        queue = Writer(store, settings, counts, clock)
+        return Receiver(OtlpHttp(settings, queue, counts, clock), queue, counts)
+    spool = Spool(spool_folder, settings.spool.max_bytes, settings.spool.fsync)
     counts = Counts()
-    writer = Writer(store, settings, counts, clock)
-    return Receiver(OtlpHttp(settings, writer, counts, clock), writer, counts)
+    counts.load(spool.state.counts.snapshot())
+    writer = SpooledWriter(store, settings, counts, clock, spool)
+    known = {
+        bytes.fromhex(digest): response_of(_signal_of(refused), refused["refused"])
+        for digest, refused in spool.state.recent.items()
+    }
+    return Receiver(OtlpHttp(settings, writer, counts, clock, known), writer, counts)
+
+
+def _signal_of(told: dict[str, object]) -> Signal:
+    return OF_NAME[str(told["signal"])]

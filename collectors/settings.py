@@ -2,9 +2,28 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Literal
+
 from pydantic import BaseModel, ConfigDict, Field
 
 from collectors.store.client import StoreSettings
+
+
+class SpoolSettings(BaseModel):
+    """Bodies on disk before they are acknowledged."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    folder: Path | None = Field(default=None, description="beside the store unless told")
+    max_bytes: int = Field(
+        default=4 << 30, ge=1 << 20, description="bytes that may wait; then senders get 503"
+    )
+    fsync: Literal["always", "interval", "never"] = Field(
+        default="interval",
+        description="before each answer, once an interval, or when the system likes; "
+        "a killed process loses nothing with any of them, a power cut the unsynced part",
+    )
 
 
 class CollectorSettings(BaseModel):
@@ -13,6 +32,7 @@ class CollectorSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     store: StoreSettings = StoreSettings()
+    spool: SpoolSettings = SpoolSettings()
     max_body_bytes: int = Field(
         default=64 << 20, ge=1024, description="largest body, after decompression"
     )

@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict
 
 from dashboards.errors import KINDS, BadValueError, DashboardError, UnavailableError
 from dashboards.filters import WITH_MODEL_CALL, Filters, parse_filters
+from dashboards.models.analysis import Compare, WhatIf
 from dashboards.models.report import Report
 from dashboards.models.status import Health, Status
 from dashboards.models.trace import Requests, Trace
@@ -66,6 +67,19 @@ class RequestsQuery(FilterQuery):
     limit: int = 20
 
 
+class WhatIfQuery(FilterQuery):
+    """``change`` is ``STAGE=-20%`` or ``STAGE=+50ms``; it may be repeated."""
+
+    change: list[str] = []
+
+
+class CompareQuery(FilterQuery):
+    """``a`` and ``b`` are the name of a run or a window ``FROM..TO``."""
+
+    a: str
+    b: str
+
+
 def _takes_no_parameters(request: Request) -> None:
     for name in request.query_params:
         raise BadValueError(_unknown(name))
@@ -110,6 +124,18 @@ def build_api(
         filters = query.filters(at.unix_ns())
         with gate.pass_through():
             return _json(source.requests(filters, sort=query.sort, limit=query.limit))
+
+    @app.get("/api/v1/whatif", response_model=WhatIf)
+    def whatif(query: Annotated[WhatIfQuery, Query()]) -> Response:
+        filters = query.filters(at.unix_ns())
+        with gate.pass_through():
+            return _json(source.whatif(filters, query.change))
+
+    @app.get("/api/v1/compare", response_model=Compare)
+    def compare(query: Annotated[CompareQuery, Query()]) -> Response:
+        filters = query.filters(at.unix_ns())
+        with gate.pass_through():
+            return _json(source.compare(filters, query.a, query.b))
 
     @app.get("/api/v1/status", response_model=Status, dependencies=[_PLAIN])
     def status() -> Response:

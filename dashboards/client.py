@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from dashboards.errors import KINDS, BadValueError, DashboardError, UnavailableError
 from dashboards.filters import Filters, to_query
+from dashboards.models.analysis import Compare, WhatIf
 from dashboards.models.report import Report
 from dashboards.models.status import Health, Status
 from dashboards.models.trace import Requests, Trace
@@ -51,6 +52,13 @@ class CollectorClient:
 
     def status(self) -> Status:
         return self._get("/status", [], Status)
+
+    def whatif(self, filters: Filters, changes: Sequence[str]) -> WhatIf:
+        pairs = [*to_query(filters), *(("change", text) for text in changes)]
+        return self._get("/whatif", pairs, WhatIf)
+
+    def compare(self, filters: Filters, a: str, b: str) -> Compare:
+        return self._get("/compare", [*to_query(filters), ("a", a), ("b", b)], Compare)
 
     def health(self) -> Health:
         return self._get("/health", [], Health)

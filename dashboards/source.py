@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
+from dashboards.analyses.compare import compare, parse_side
+from dashboards.analyses.whatif import parse_changes, whatif
 from dashboards.filters import Filters
+from dashboards.models.analysis import Compare, WhatIf
 from dashboards.models.report import Report
 from dashboards.models.status import Status
 from dashboards.models.trace import Requests, Trace
 from dashboards.queries.base import QueryLimits, QueryStore
+from dashboards.queries.operations import check_operation
 from dashboards.queries.report import report
 from dashboards.queries.requests import requests
 from dashboards.queries.status import status
@@ -28,6 +32,10 @@ class Source(Protocol):
 
     def status(self) -> Status: ...
 
+    def whatif(self, filters: Filters, changes: Sequence[str]) -> WhatIf: ...
+
+    def compare(self, filters: Filters, a: str, b: str) -> Compare: ...
+
 
 class StoreSource:
     """Answers from an open store; ``counts`` are the collector's own, where one runs here."""
@@ -45,6 +53,7 @@ class StoreSource:
         self._limits = limits
 
     def report(self, filters: Filters, by: Sequence[str] = ()) -> Report:
+        self._check(filters)
         return report(
             self._store,
             filters,
@@ -58,6 +67,7 @@ class StoreSource:
         return trace(self._store, trace_id, self._limits)
 
     def requests(self, filters: Filters, *, sort: str = "start", limit: int = 20) -> Requests:
+        self._check(filters)
         return requests(self._store, filters, sort=sort, limit=limit, limits=self._limits)
 
     def status(self) -> Status:
@@ -67,6 +77,19 @@ class StoreSource:
             counts=self._told(),
             limits=self._limits,
         )
+
+    def whatif(self, filters: Filters, changes: Sequence[str]) -> WhatIf:
+        self._check(filters)
+        return whatif(self._store, filters, parse_changes(changes), self._limits)
+
+    def compare(self, filters: Filters, a: str, b: str) -> Compare:
+        self._check(filters)
+        now = self._clock.unix_ns()
+        sides = [parse_side(text, filters, now) for text in (a, b)]
+        return compare(self._store, sides[0], sides[1], self._limits)
+
+    def _check(self, filters: Filters) -> None:
+        check_operation(self._store, filters, self._limits or QueryLimits())
 
     def _told(self) -> Mapping[str, object] | None:
         return None if self._counts is None else self._counts()

@@ -3,17 +3,23 @@
 An event loop that is busy writing other clients' tokens reads a new request late, and
 a stamp taken then hides that wait from the very request that suffered it. Linux
 stamps each segment as it arrives (``SO_TIMESTAMPNS``) and hands the stamp out with
-the data; asyncio's own loop reads through the socket object, so it can be asked for.
+the data to who asks for it.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import os
 import socket
 import struct
 import sys
+from collections.abc import Callable
+from typing import Any
 
 SO_TIMESTAMPNS = 35
 """Linux's generic value; Python's socket module does not name it."""
+READ_SIZE = 256 * 1024
 _STAMP = struct.Struct("@qq")
 
 
@@ -32,22 +38,81 @@ class StampedSocket(socket.socket):
         return data
 
 
-class StampedListener(socket.socket):
-    """A listening socket whose connections are :class:`StampedSocket` objects."""
+class StampedReading:
+    """Reads a transport's socket in its stead, so that each read has the kernel's stamp.
 
-    def accept(self) -> tuple[socket.socket, object]:
-        fd, address = self._accept()  # type: ignore[attr-defined]
-        return StampedSocket(self.family, self.type, self.proto, fileno=fd), address
+    No event loop hands out ancillary data, and uvloop reads below Python, where it cannot
+    be asked for. So the transport only writes; its socket is read here, through a second
+    descriptor that the loop polls. Stands for the transport: what it does not do itself
+    it passes on.
+    """
+
+    def __init__(
+        self, transport: asyncio.Transport, on_data: Callable[[bytes, int | None], None]
+    ) -> None:
+        self._transport = transport
+        self._on_data = on_data
+        self._loop = asyncio.get_running_loop()
+        self._sock = StampedSocket(fileno=os.dup(transport.get_extra_info("socket").fileno()))
+        self._reading = False
+        transport.pause_reading()
+        self._loop.call_soon(self._pause_inner)
+        self.resume_reading()
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  whatever the transport has
+        return getattr(self._transport, name)
+
+    def pause_reading(self) -> None:
+        if self._reading:
+            self._reading = False
+            self._loop.remove_reader(self._sock.fileno())
+
+    def resume_reading(self) -> None:
+        if not self._reading and self._sock.fileno() >= 0:
+            self._reading = True
+            self._loop.add_reader(self._sock.fileno(), self._readable)
+
+    def end(self) -> None:
+        """Give the descriptor back; call it when the connection is lost."""
+        self.pause_reading()
+        self._sock.close()
+
+    def _pause_inner(self) -> None:
+        """uvloop starts to read after ``connection_made``, whatever was said in it."""
+        if not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def _readable(self) -> None:
+        try:
+            data = self._sock.recv(READ_SIZE)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            self.pause_reading()
+            self._transport.abort()
+            return
+        if self._transport.is_closing():
+            self.pause_reading()
+        elif data:
+            self._on_data(data, self._sock.arrived_unix_ns)
+        else:
+            self.pause_reading()
+            self._transport.close()
+
+
+def stamped(
+    transport: asyncio.Transport, on_data: Callable[[bytes, int | None], None]
+) -> StampedReading | None:
+    """Reading with stamps where the system has them; None where the transport reads itself."""
+    if not sys.platform.startswith("linux") or transport.get_extra_info("ssl_object"):
+        return None
+    return StampedReading(transport, on_data)
 
 
 def make_listener(family: int) -> socket.socket:
-    """A TCP socket that stamps arrivals where the system can, and a plain one elsewhere."""
-    if not sys.platform.startswith("linux"):
-        return socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener = StampedListener(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
-    except OSError:
-        listener.close()
-        return socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    """A TCP socket whose connections have their arrivals stamped where the system can."""
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    if sys.platform.startswith("linux"):
+        with contextlib.suppress(OSError):
+            listener.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
     return listener

@@ -8,8 +8,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from opentelemetry.sdk.resources import Resource
-
 from proxy.engine.arguments import parse_engine_args, quiet_environment
 from proxy.engine.lifeline import own_engine
 from proxy.engine.startup import divert, explain, stderr_to
@@ -34,7 +32,6 @@ async def run_embedded(
     engine_flags: Sequence[str],
     sock: socket.socket,
     exporter: OtlpExporter,
-    resource: Resource,
     clock: Clock,
     ids: IdSource,
     engine_log: Path,
@@ -51,7 +48,7 @@ async def run_embedded(
     divert(1, engine_log)
     host, port = sock.getsockname()[:2]
     tap = EngineTap(clock, exporter.put_step)
-    recorder = Recorder(settings, clock, ids, exporter, resource, "engine", tap.load)
+    recorder = Recorder(settings, clock, ids, exporter, "engine", tap.load)
     context = None
     try:
         with stderr_to(engine_log):

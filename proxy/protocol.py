@@ -9,6 +9,7 @@ from collections.abc import Callable
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from proxy.arrival import StampedReading, stamped
 from tracer.clock import SystemClock
 
 EXTENSION = "stagelens.connection"
@@ -61,16 +62,17 @@ class StampingProtocol(HttpToolsProtocol):
     clock: SystemClock = SystemClock()
     _waiting: deque[ConnectionMarks] | None = None
     _read_mono_ns: int = 0
-    _socket: object = None
+    _reading: StampedReading | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
         self._waiting = deque()
-        outer = transport.get_extra_info("socket")
-        self._socket = getattr(outer, "_sock", None)
+        self._reading = stamped(transport, self._take)
+        super().connection_made(self._reading or transport)  # type: ignore[arg-type]
 
     def data_received(self, data: bytes) -> None:
-        arrived = getattr(self._socket, "arrived_unix_ns", None)
+        self._take(data, None)
+
+    def _take(self, data: bytes, arrived: int | None) -> None:
         if arrived is None:
             self._read_mono_ns = self.clock.mono_ns()
         else:
@@ -92,6 +94,8 @@ class StampingProtocol(HttpToolsProtocol):
         super().on_response_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if self._reading is not None:
+            self._reading.end()
         super().connection_lost(exc)
         now = self.clock.mono_ns()
         for marks in self._waiting or ():  # pipelined ones too: the client is gone for all

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 from opentelemetry import trace as otel_trace
-from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import ReadableSpan
-from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from proxy.request.live import LiveRequest
@@ -19,9 +16,8 @@ from proxy.request.record import Arrival, RequestRecord
 from proxy.request.spans import drafts, span_count
 from proxy.settings import ProxySettings
 from tracer.clock import Anchor, Clock
-from tracer.export import SCOPE, SpanGroup
+from tracer.export import SpanGroup
 from tracer.ids import IdSource
-from tracer.spans import to_readable
 
 log = logging.getLogger("stagelens.proxy")
 
@@ -74,7 +70,6 @@ class Recorder:
         clock: Clock,
         ids: IdSource,
         sink: SpanSink,
-        resource: Resource,
         source: str,
         load: Callable[[], EngineLoad] = EngineLoad,
     ) -> None:
@@ -82,12 +77,10 @@ class Recorder:
         self._clock = clock
         self._ids = ids
         self._sink = sink
-        self._resource = resource
         self._source = source
         self._load = load
         self._anchor = Anchor.take(clock)
         self._ready_mono_ns = clock.mono_ns()
-        self._scope = InstrumentationScope(SCOPE)
         self._propagator = TraceContextTextMapPropagator()
         self._seen_one = False
         self.in_flight = 0
@@ -125,19 +118,16 @@ class Recorder:
         self.in_flight -= 1
         try:
             record = live.finish(self._clock.mono_ns(), self._source)
-            self._sink.put_spans(SpanGroup(span_count(record), lambda: self._spans(record)))
+            group = SpanGroup(
+                record.trace_id, span_count(record), lambda: drafts(record, self._anchor, self._ids)
+            )
+            self._sink.put_spans(group)
         except Exception:
             self.failures += 1
             if self.failures in {1, 10, 100} or self.failures % 1000 == 0:
                 log.exception("a request's record could not be made (%d so far)", self.failures)
             return None
         return record
-
-    def _spans(self, record: RequestRecord) -> Sequence[ReadableSpan]:
-        return [
-            to_readable(draft, record.trace_id, self._resource, self._scope)
-            for draft in drafts(record, self._anchor, self._ids)
-        ]
 
     def _parent(self, carrier: dict[str, str]) -> tuple[int, int | None, int]:
         """The caller's trace, span and flags from W3C headers, or a new trace if they are bad."""

@@ -9,8 +9,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from opentelemetry.sdk.resources import Resource
-
 from proxy.middleware import TraceMiddleware
 from proxy.pipelines.build import with_pipelines
 from proxy.pipelines.settings import PipelineSettings
@@ -33,7 +31,6 @@ async def run_reverse(
     access: AccessSettings,
     sock: socket.socket,
     sink: SpanSink,
-    resource: Resource,
     clock: Clock,
     ids: IdSource,
     on_ready: Callable[[str], Awaitable[None]],
@@ -54,7 +51,7 @@ async def run_reverse(
     door = Access(access, clock)
     pool = Pool(upstream, clock)
     app = UpstreamApp(upstream, pool, door, clock, ids)
-    recorder = Recorder(settings, clock, ids, sink, resource, "upstream")
+    recorder = Recorder(settings, clock, ids, sink, "upstream")
     host = sock.getsockname()[0]
     if not door.guarded and not host.startswith(LOOPBACK):
         log.warning("%s is reachable from other machines and no client key is set: anybody who "

@@ -59,6 +59,10 @@ class UpstreamTarget(BaseModel):
     api_key_file: Path | None = None
     api_key_header: Literal["authorization", "api-key", "x-api-key"] = "authorization"
     verify_tls: bool = True
+    http2: bool = Field(
+        default=False,
+        description="speak HTTP/2: chosen by ALPN behind https, from the first byte behind http",
+    )
     strip_baggage: bool = False
 
     @field_validator("url")

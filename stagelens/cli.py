@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,11 @@ try:
 except ImportError:  # the light SDK install has no command line
     sys.exit("stagelens: error: the command needs the server parts: pip install 'stagelens[server]'")
 
+from stagelens.asking import compare, whatif
 from stagelens.errors import UserError
+from stagelens.ingesting import ingest
 from stagelens.reading import report, requests, status, trace
+from stagelens.storing import store
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -130,9 +134,8 @@ def collect(
     with_parent: bool,
 ) -> None:
     """Receive OTLP, keep it in the store, serve the API."""
-    import asyncio
-
     from collectors.store.url import StoreUrl
+    from proxy.server import run_loop
     from stagelens.collecting import run_collector
     from stagelens.paths import DataFolder, default_data_dir
     from stagelens.settings import load_config
@@ -145,7 +148,7 @@ def collect(
         folder.prepare()
         url = folder.store_url
         told.append(folder.running)
-    asyncio.run(
+    run_loop(
         run_collector(
             config.collect, StoreUrl.parse(url), host, (otlp_port, api_port), told,
             with_parent=with_parent,
@@ -153,10 +156,14 @@ def collect(
     )  # fmt: skip
 
 
+cli.add_command(compare)
+cli.add_command(ingest)
 cli.add_command(report)
 cli.add_command(requests)
 cli.add_command(status)
+cli.add_command(store)
 cli.add_command(trace)
+cli.add_command(whatif)
 
 
 def main() -> None:
@@ -164,19 +171,24 @@ def main() -> None:
     logging.basicConfig(
         level=logging.WARNING, stream=sys.stderr, format="stagelens: %(levelname)s: %(message)s"
     )
+    from dashboards.terminal.text import safe
+
     try:
-        cli(prog_name="stagelens")
+        code = cli.main(prog_name="stagelens", standalone_mode=False)
+    except click.ClickException as problem:
+        told = StringIO()
+        problem.show(told)
+        sys.stderr.write("\n".join(safe(line) for line in told.getvalue().split("\n")))
+        sys.exit(problem.exit_code)
+    except click.Abort:
+        sys.exit(1)
     except Exception as problem:
-        code = _user_mistake(problem)
-        if code is None:
+        wrong = _user_mistake(problem)
+        if wrong is None:
             raise
-        sys.stderr.write(f"stagelens: error: {_printable(str(problem))}\n")
-        sys.exit(code)
-
-
-def _printable(text: str) -> str:
-    """``text`` with control characters told, not sent to the terminal."""
-    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
+        sys.stderr.write(f"stagelens: error: {safe(str(problem))}\n")
+        sys.exit(wrong)
+    sys.exit(code if isinstance(code, int) else 0)
 
 
 def _user_mistake(problem: Exception) -> int | None:

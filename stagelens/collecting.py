@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import signal
 import socket
 import sys
@@ -20,8 +21,12 @@ from collectors.store.migrate import migrate
 from collectors.store.url import StoreUrl
 from dashboards.api import build_api
 from proxy.server import bind, url_of
+from stagelens.paths import default_data_dir
 from stagelens.ready import write_ready
 from tracer.clock import SystemClock
+
+BESIDE_AN_ENGINE = 10
+"""Niceness of a collector on the proxy's machine: writing telemetry waits for requests."""
 
 
 async def run_collector(
@@ -40,13 +45,22 @@ async def run_collector(
     Raises:
         ProxyError, StoreError: a port is taken; the store cannot be opened.
     """
+    if with_parent:
+        os.nice(BESIDE_AN_ENGINE)
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
     otlp_sock = bind(host, ports[0], "--otlp-port")
     api_sock = bind(host, ports[1], "--api-port")
     store = await asyncio.to_thread(open_store, store_url, settings.store)
     try:
+        for file in ready_files:  # one that a killed collector of this store left behind
+            file.unlink(missing_ok=True)
         await asyncio.to_thread(migrate, store)
-        receiver = build_receiver(settings, store, SystemClock())
-        await _serve(receiver, store, settings, otlp_sock, api_sock, ready_files, with_parent)
+        if not stop.is_set():
+            folder = settings.spool.folder or _spool_folder(store_url)
+            receiver = build_receiver(settings, store, SystemClock(), folder)
+            await _serve(receiver, store, settings, otlp_sock, api_sock, ready_files, with_parent, stop)
     finally:
         for file in ready_files:
             file.unlink(missing_ok=True)
@@ -61,11 +75,9 @@ async def _serve(
     api_sock: socket.socket,
     ready_files: Sequence[Path],
     with_parent: bool,
+    stop: asyncio.Event,
 ) -> None:
-    stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
     await receiver.start()
     servers = [_Quiet(_config(receiver.app)), _Quiet(_config(build_api(store, receiver.counts)))]
     serving = [
@@ -85,6 +97,14 @@ async def _serve(
         server.should_exit = True
     await asyncio.gather(*serving, return_exceptions=True)
     await receiver.stop(settings.shutdown_timeout_s)
+
+
+def _spool_folder(url: StoreUrl) -> Path:
+    """Beside an embedded store; for a server, in the data folder, one for each address."""
+    if url.path is not None:
+        return url.path.with_name(url.path.name + ".spool")
+    name = re.sub(r"[^A-Za-z0-9.-]", "-", f"{url.host}-{url.port}-{url.database}")
+    return default_data_dir() / "spool" / name
 
 
 class _Quiet(uvicorn.Server):

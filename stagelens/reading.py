@@ -54,7 +54,7 @@ def report(by: str, **given: Any) -> None:  # noqa: ANN401
     from dashboards.terminal.report import render_report
 
     groups = parse_by(by)
-    _show(given, lambda source, filters: source.report(filters, groups), render_report)
+    show(given, lambda source, filters: source.report(filters, groups), render_report)
 
 
 @click.command()
@@ -66,7 +66,7 @@ def requests(sort: str, limit: int, **given: Any) -> None:  # noqa: ANN401
     """List requests: the latest, or the slowest first."""
     from dashboards.terminal.requests import render_requests
 
-    _show(
+    show(
         given,
         lambda source, filters: source.requests(filters, sort=sort, limit=limit),
         render_requests,
@@ -80,14 +80,14 @@ def trace(trace_id: str, **given: Any) -> None:  # noqa: ANN401
     """One request as a waterfall. TRACE_ID may be shortened while it is unique."""
     from dashboards.terminal.trace import render_trace
 
-    _show(given, lambda source, _: source.trace(trace_id), render_trace)
+    show(given, lambda source, _: source.trace(trace_id), render_trace)
 
 
 @click.command()
 @source_options
 def status(**given: Any) -> None:  # noqa: ANN401
     """What is stored, and what the collector took, wrote and refused."""
-    _show(given, lambda source, _: source.status(), _lines)
+    show(given, lambda source, _: source.status(), _lines)
 
 
 def _lines(answer: Any, console: Any) -> None:  # noqa: ANN401
@@ -104,7 +104,7 @@ def _lines(answer: Any, console: Any) -> None:  # noqa: ANN401
     walk(answer.model_dump(), "")
 
 
-def _show(given: dict[str, Any], ask: Callable[..., Any], render: Callable[..., None]) -> None:
+def show(given: dict[str, Any], ask: Callable[..., Any], render: Callable[..., None]) -> None:
     """Ask the source, then print one JSON document or the table."""
     from dashboards.terminal.console import make_console
     from stagelens.sources import open_source

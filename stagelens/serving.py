@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import signal
@@ -19,7 +18,7 @@ from opentelemetry.sdk.resources import Resource
 from proxy.engine.arguments import check_model
 from proxy.engine.startup import divert
 from proxy.reverse import run_reverse
-from proxy.server import bind, url_of
+from proxy.server import bind, run_loop, url_of
 from stagelens.child import CollectorChild
 from stagelens.errors import UserError
 from stagelens.paths import DataFolder, default_data_dir
@@ -141,14 +140,14 @@ def _serve_with(
 
     try:
         if config.upstream is not None:
-            alive = asyncio.run(
+            alive = run_loop(
                 run_reverse(
-                    config.proxy, config.upstream, config.access, sock, exporter, resource, clock,
+                    config.proxy, config.upstream, config.access, sock, exporter, clock,
                     RandomIds(), on_ready, tls=config.tls.options(), pipelines=config.pipelines,
                 )
             )  # fmt: skip
         else:
-            alive = _run_engine(config, folder, sock, exporter, resource, clock, on_ready)
+            alive = _run_engine(config, folder, sock, exporter, clock, on_ready)
     finally:
         exporter.close(config.proxy.flush_timeout_s)
     _say_losses(exporter)
@@ -160,21 +159,24 @@ def _run_engine(
     folder: DataFolder,
     sock: socket.socket,
     exporter: OtlpExporter,
-    resource: Resource,
     clock: SystemClock,
     on_ready: Callable[[str], Awaitable[None]],
 ) -> bool:
     from proxy.embedded import run_embedded
+    from proxy.engine.lifeline import end_children
 
     _warn_if_open(config.proxy.host)
     engine_log = folder.logs / "engine.log"
     _say(f"starting the engine for {config.model} (its log: {engine_log})")
-    alive = asyncio.run(  # asyncio's own loop: it reads through our stamping sockets
-        run_embedded(
-            config.proxy, config.model or "", config.engine_flags, sock, exporter, resource,
-            clock, RandomIds(), engine_log, on_ready, config.pipelines,
-        )
-    )  # fmt: skip
+    try:
+        alive = run_loop(
+            run_embedded(
+                config.proxy, config.model or "", config.engine_flags, sock, exporter, clock,
+                RandomIds(), engine_log, on_ready, config.pipelines,
+            )
+        )  # fmt: skip
+    finally:
+        end_children()
     if not alive:
         log.error("the engine died: see its log %s", engine_log)
     return alive

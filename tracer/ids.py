@@ -7,6 +7,7 @@ of separate processes would collide and the user's own sequence would be disturb
 from __future__ import annotations
 
 import os
+import threading
 from typing import Protocol
 
 
@@ -23,10 +24,31 @@ class IdSource(Protocol):
 
 
 class RandomIds:
-    """Ids that no seeding and no fork can repeat."""
+    """Ids that no seeding and no fork can repeat.
+
+    Randomness is drawn from the system in blocks, because each draw is a system call;
+    a forked child forgets the block that it shares with its parent.
+    """
+
+    _BLOCK = 4096
+
+    def __init__(self) -> None:
+        self._owner = os.getpid()
+        self._block = b""
+        self._at = 0
+        self._lock = threading.Lock()
 
     def trace_id(self) -> int:
-        return int.from_bytes(os.urandom(16), "big") or 1
+        return int.from_bytes(self._take(16), "big") or 1
 
     def span_id(self) -> int:
-        return int.from_bytes(os.urandom(8), "big") or 1
+        return int.from_bytes(self._take(8), "big") or 1
+
+    def _take(self, size: int) -> bytes:
+        with self._lock:
+            if self._at + size > len(self._block) or self._owner != os.getpid():
+                self._owner = os.getpid()
+                self._block, self._at = os.urandom(self._BLOCK), 0
+            taken = self._block[self._at : self._at + size]
+            self._at += size
+        return taken

@@ -10,7 +10,6 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from google.protobuf.message import DecodeError
-from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import (
     ExportLogsServiceRequest,
     ExportLogsServiceResponse,
@@ -18,15 +17,37 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import (
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
 )
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
-from opentelemetry.proto.common.v1.common_pb2 import AnyValue, InstrumentationScope, KeyValue
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+)
+from opentelemetry.proto.common.v1.common_pb2 import (
+    AnyValue,
+    ArrayValue,
+    InstrumentationScope,
+    KeyValue,
+)
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource as PbResource
-from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
+from opentelemetry.proto.trace.v1.trace_pb2 import Status as PbStatus
+from opentelemetry.trace import SpanKind
+
+from tracer.spans import SpanDraft
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.resources import Resource
 
+SAMPLED_LOCAL, PARENT_IS_REMOTE = 0x101, 0x200
+"""Span flags: sampled; whether the parent is remote is known; it is."""
+_KINDS = {
+    SpanKind.INTERNAL: Span.SPAN_KIND_INTERNAL,
+    SpanKind.SERVER: Span.SPAN_KIND_SERVER,
+    SpanKind.CLIENT: Span.SPAN_KIND_CLIENT,
+    SpanKind.PRODUCER: Span.SPAN_KIND_PRODUCER,
+    SpanKind.CONSUMER: Span.SPAN_KIND_CONSUMER,
+}
+_ERROR = PbStatus(code=PbStatus.STATUS_CODE_ERROR)
 RETRYABLE_STATUS = frozenset({429, 502, 503, 504})
 """The only statuses a sender may retry (OTLP specification, "Failures")."""
 
@@ -93,10 +114,49 @@ def _seconds(header: str | None) -> float | None:
         return None
 
 
-def spans_body(spans: Sequence[ReadableSpan]) -> bytes:
-    """An ``ExportTraceServiceRequest``."""
-    body: bytes = encode_spans(spans).SerializeToString()
-    return body
+class SpansBody:
+    """An ``ExportTraceServiceRequest`` of one resource and scope, filled trace by trace.
+
+    Written straight from drafts: the SDK's spans and its encoder take ten times the CPU.
+    """
+
+    def __init__(self, resource: Resource, scope: str) -> None:
+        self._request = ExportTraceServiceRequest()
+        group = self._request.resource_spans.add(resource=_resource(resource))
+        self._scoped = group.scope_spans.add(scope=InstrumentationScope(name=scope))
+
+    def add(self, trace_id: int, drafts: Sequence[SpanDraft]) -> None:
+        """Add the spans of one trace; all or none of them.
+
+        Raises:
+            Exception: a draft holds what no span can; nothing was added.
+        """
+        trace = trace_id.to_bytes(16, "big")
+        self._scoped.spans.extend([_span(trace, draft) for draft in drafts])
+
+    def encode(self) -> bytes:
+        body: bytes = self._request.SerializeToString()
+        return body
+
+
+def _span(trace: bytes, draft: SpanDraft) -> Span:
+    parent = draft.parent_id
+    return Span(
+        trace_id=trace,
+        span_id=draft.span_id.to_bytes(8, "big"),
+        parent_span_id=b"" if parent is None else parent.to_bytes(8, "big"),
+        flags=SAMPLED_LOCAL | (PARENT_IS_REMOTE if draft.remote_parent else 0),
+        name=_text(draft.name),
+        kind=_KINDS[draft.kind],
+        start_time_unix_nano=draft.start_unix_ns,
+        end_time_unix_nano=draft.end_unix_ns,
+        attributes=_attributes(draft.attributes),
+        events=[
+            Span.Event(name=name, time_unix_nano=at, attributes=_attributes(values))
+            for name, at, values in draft.events
+        ],
+        status=_ERROR if draft.error else None,
+    )
 
 
 def logs_body(resource: Resource, scope: str, records: Sequence[LogRecordDraft]) -> bytes:
@@ -157,4 +217,13 @@ def _any_value(value: object) -> AnyValue:
         return AnyValue(int_value=value)
     if isinstance(value, float):
         return AnyValue(double_value=value)
-    return AnyValue(string_value=str(value))
+    if isinstance(value, str):
+        return AnyValue(string_value=_text(value))
+    if isinstance(value, Sequence):
+        return AnyValue(array_value=ArrayValue(values=[_any_value(item) for item in value]))
+    return AnyValue(string_value=_text(str(value)))
+
+
+def _text(value: str) -> str:
+    """``value`` with what UTF-8 cannot say (lone surrogates out of JSON) replaced."""
+    return value if value.isascii() else value.encode("utf-8", "replace").decode()

@@ -14,13 +14,32 @@ NAME_LIMIT = 4096
 """Most characters kept of a name or a key: those are kept in a dictionary for each part."""
 SHARED_LIMIT = 32 << 10
 """Most characters kept of the attributes of a resource or scope: they stand in each of its rows."""
+MAP_LIMIT = 4 << 20
+"""Most characters kept of all attributes of one span, event, link, log record or point."""
+MOST_ATTRIBUTES = 1024
+"""Most attributes kept of one; OpenTelemetry's SDKs send at most 128."""
 LEFT_OUT = "stagelens.attributes_left_out"
 DEPTH_LIMIT = 16
 
 
 def attribute_map(pairs: Iterable[Any]) -> dict[str, str]:
-    """``KeyValue`` messages as text; a key without a value has the empty text."""
-    return {cut(pair.key): text_of(pair.value) for pair in pairs}
+    """``KeyValue`` messages as text; a key without a value has the empty text.
+
+    The first are kept, within the limits; how many were left out is told.
+    """
+    made: dict[str, str] = {}
+    left, out = MAP_LIMIT, 0
+    for pair in pairs:
+        key, text = cut(pair.key), text_of(pair.value)
+        size = len(key) + len(text)
+        if size > left or len(made) >= MOST_ATTRIBUTES:
+            out += 1
+        else:
+            left -= size
+            made[key] = text
+    if out:
+        made[LEFT_OUT] = str(out)
+    return made
 
 
 def shared_map(pairs: Iterable[Any]) -> dict[str, str]:
@@ -33,7 +52,7 @@ def shared_map(pairs: Iterable[Any]) -> dict[str, str]:
     for pair in sorted(pairs, key=lambda p: not p.key.startswith("service.")):
         key, text = cut(pair.key), cut(text_of(pair.value))
         left -= len(key) + len(text)
-        if left < 0:
+        if left < 0 or len(made) >= MOST_ATTRIBUTES:
             out += 1
         else:
             made[key] = text

@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
+import zstandard
 from google.protobuf.message import Message
 
 from collectors.receive.json_tree import to_proto3_json
@@ -26,6 +27,12 @@ MOST_MEMBERS = 64
 """A compressed body may be several, one after another; more than this is no honest sender."""
 
 
+ZSTD_WINDOW = 8 << 20
+"""The largest window that RFC 8878 asks every decoder to take."""
+ZSTD_PIECE = 1024
+"""A piece of zstd this long is at most 32 MiB of plain bytes: a block of 4 makes 128 KiB."""
+
+
 class BadBody(Exception):
     """A body that is refused whole, with the HTTP status that says why."""
 
@@ -43,13 +50,45 @@ def decompress(body: bytes, encoding: str, limit: int) -> bytes:
             bytes, noticed before more than that is held.
     """
     name = encoding.strip().lower()
-    if name not in ("", "identity", "gzip", "deflate"):
-        raise BadBody(415, f"Content-Encoding {name[:40]} is not known: use gzip, deflate or none")
-    packed = body and name in ("gzip", "deflate")
-    plain = _inflate(body, name, limit) if packed else body
+    if name not in ("", "identity", "gzip", "deflate", "zstd"):
+        raise BadBody(
+            415, f"Content-Encoding {name[:40]} is not known: use gzip, deflate, zstd or none"
+        )
+    plain = body
+    if body and name == "zstd":
+        plain = _unzstd(body, limit)
+    elif body and name in ("gzip", "deflate"):
+        plain = _inflate(body, name, limit)
     if len(plain) > limit:
         raise BadBody(413, f"the body has more than {limit} bytes: send smaller batches")
     return plain
+
+
+def _unzstd(body: bytes, limit: int) -> bytes:
+    """All frames of a zstd body, in pieces, so that a bomb is noticed early."""
+    parts: list[bytes] = []
+    size = 0
+    for _ in range(MOST_MEMBERS):
+        if not body:
+            return b"".join(parts)
+        engine = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW).decompressobj()
+        try:
+            for at in range(0, len(body), ZSTD_PIECE):
+                plain = engine.decompress(body[at : at + ZSTD_PIECE])
+                size += len(plain)
+                if size > limit:
+                    raise BadBody(413, f"the body has more than {limit} bytes: send smaller batches")
+                parts.append(plain)
+                if engine.eof:
+                    body = engine.unused_data + body[at + ZSTD_PIECE :]
+                    break
+        except zstandard.ZstdError:
+            raise BadBody(400, "the zstd body is damaged") from None
+        if not engine.eof:
+            raise BadBody(400, "the zstd body is cut off")
+    if body:
+        raise BadBody(400, f"the zstd body has more than {MOST_MEMBERS} members")
+    return b"".join(parts)
 
 
 def _inflate(body: bytes, name: str, limit: int) -> bytes:

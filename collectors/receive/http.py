@@ -8,38 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, MutableMapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from typing import Any, Protocol
 
 from google.protobuf.message import Message
 from google.rpc.status_pb2 import Status
-from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import (
-    ExportLogsServiceRequest,
-    ExportLogsServiceResponse,
-)
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
-    ExportMetricsServiceRequest,
-    ExportMetricsServiceResponse,
-)
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
-    ExportTraceServiceRequest,
-    ExportTraceServiceResponse,
-)
 
 from collectors.counts import Counts
 from collectors.receive.decode import JSON, PROTOBUF, BadBody, decode, decompress
 from collectors.receive.recent import RecentBodies
-from collectors.receive.rows import (
-    FUTURE_NS,
-    Batch,
-    TimeWindow,
-    log_batch,
-    metric_batch,
-    trace_batch,
-)
+from collectors.receive.rows import FUTURE_NS, Batch, TimeWindow
+from collectors.receive.signals import SIGNALS, Signal
 from collectors.settings import CollectorSettings
-from collectors.write.writer import Writer
+from collectors.spool.origin import Origin
 from tracer.clock import Clock
 
 ASGIMessage = MutableMapping[str, Any]
@@ -54,44 +35,30 @@ JSON_COST = 16
 """How much longer than protobuf a byte of JSON takes to read, about."""
 
 
-@dataclass(frozen=True, slots=True)
-class Signal:
-    """How one path's bodies are read, counted and answered."""
+class Intake(Protocol):
+    """Who takes batches: in memory, or on disk first. False: come again later."""
 
-    name: str
-    request: type[Message]
-    response: type[Message]
-    rejected_field: str
-    to_batch: Callable[[Any, TimeWindow], Batch]
-
-
-SIGNALS = {
-    "/v1/traces": Signal(
-        "spans", ExportTraceServiceRequest, ExportTraceServiceResponse, "rejected_spans",
-        trace_batch,
-    ),
-    "/v1/logs": Signal(
-        "logs", ExportLogsServiceRequest, ExportLogsServiceResponse, "rejected_log_records",
-        log_batch,
-    ),
-    "/v1/metrics": Signal(
-        "metrics", ExportMetricsServiceRequest, ExportMetricsServiceResponse,
-        "rejected_data_points", metric_batch,
-    ),
-}  # fmt: skip
+    def offer(self, batch: Batch, size: int, origin: Origin | None = None) -> bool: ...
 
 
 class OtlpHttp:
     """The application. Bodies are bounded before and after decompression."""
 
     def __init__(
-        self, settings: CollectorSettings, writer: Writer, counts: Counts, clock: Clock
+        self,
+        settings: CollectorSettings,
+        writer: Intake,
+        counts: Counts,
+        clock: Clock,
+        recent: Mapping[bytes, Message] | None = None,
     ) -> None:
         self._settings = settings
         self._writer = writer
         self._counts = counts
         self._clock = clock
         self._recent = RecentBodies()
+        for key, answer in (recent or {}).items():
+            self._recent.remember(key, answer)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -133,41 +100,61 @@ class OtlpHttp:
             return before
         size = len(body) * (JSON_COST if _is_json(headers) else 1)
         if size >= THREAD_FROM_BYTES or headers.get(b"content-encoding"):
-            batch, size = await asyncio.to_thread(self._read, signal, body, headers)
+            read = await asyncio.to_thread(self._read, signal, body, headers)
         else:
-            batch, size = self._read(signal, body, headers)
+            read = self._read(signal, body, headers)
         if (before := self._recent.answer(key)) is not None:  # a copy was quicker meanwhile
             return before
+        batch, plain, window = read
         rejected = sum(batch.refused.values())
-        if batch.kept and not self._writer.offer(batch, size):
+        origin = Origin(signal.name, plain, window, key.hex(), dict(batch.refused))
+        if self._settings.spool.fsync == "always":
+            taken = await asyncio.to_thread(self._writer.offer, batch, len(plain), origin)
+        else:
+            taken = self._writer.offer(batch, len(plain), origin)
+        if not taken:
             raise BadBody(503, "the store cannot keep up or is down: send again later")
         self._counts.receive(signal.name, rejected)
         for reason, n in batch.refused.items():
             self._counts.refuse(signal.name, n, reason)
-        answer = signal.response()
-        if rejected:
-            why = ", ".join(f"{reason}: {n}" for reason, n in sorted(batch.refused.items()))
-            partial = answer.partial_success
-            setattr(partial, signal.rejected_field, rejected)
-            partial.error_message = f"rejected {rejected} ({why})"
+        answer = response_of(signal, batch.refused)
         if batch.kept:
             self._recent.remember(key, answer)
         return answer
 
-    def _read(self, signal: Signal, body: bytes, headers: dict[bytes, str]) -> tuple[Batch, int]:
+    def _read(
+        self, signal: Signal, body: bytes, headers: dict[bytes, str]
+    ) -> tuple[Batch, bytes, tuple[int, int]]:
+        """The rows, the body as protobuf (of the size that the queue counts), their window."""
+        kind = headers.get(b"content-type", "")
         plain = decompress(
             body, headers.get(b"content-encoding", ""), self._settings.max_body_bytes
         )
-        message, unread = decode(plain, headers.get(b"content-type", ""), signal.request)
-        batch = signal.to_batch(message, self._window())
+        message, unread = decode(plain, kind, signal.request)
+        window = self._window()
+        batch = signal.to_batch(message, window)
         if unread:
             batch.refused["malformed"] += unread
-        return batch, len(plain)
+        if unread or _is_json(headers):
+            plain = message.SerializeToString()
+        return batch, plain, (window.oldest_unix_ns, window.newest_unix_ns)
 
     def _window(self) -> TimeWindow:
         now = self._clock.unix_ns()
         keep = self._settings.store.ttl_days * 86_400 * 10**9
         return TimeWindow(max(1, now - keep), now + FUTURE_NS)
+
+
+def response_of(signal: Signal, refused: Mapping[str, int]) -> Message:
+    """Success, or a partial one that says how many were rejected and why."""
+    answer: Any = signal.response()
+    if rejected := sum(refused.values()):
+        why = ", ".join(f"{reason}: {n}" for reason, n in sorted(refused.items()))
+        partial: Any = answer.partial_success
+        setattr(partial, signal.rejected_field, rejected)
+        partial.error_message = f"rejected {rejected} ({why})"
+    made: Message = answer
+    return made
 
 
 def _is_json(headers: dict[bytes, str]) -> bool:

@@ -98,7 +98,7 @@ def _split_tree(tree: Any, field: Any) -> tuple[dict[str, Any], list[Any]]:  # n
 def _split_wire(data: bytes, field: Any) -> tuple[bytes, list[bytes]]:  # noqa: ANN401
     """A message's bytes without those of ``field``, and the messages in it."""
     rest, children = bytearray(), []
-    for number, start, payload, end in _wire_fields(data):
+    for number, start, payload, end in wire_fields(data):
         if number == field.number and payload:
             children.append(data[payload:end])
         else:
@@ -106,7 +106,7 @@ def _split_wire(data: bytes, field: Any) -> tuple[bytes, list[bytes]]:  # noqa: 
     return bytes(rest), children
 
 
-def _wire_fields(data: bytes) -> Iterator[tuple[int, int, int, int]]:
+def wire_fields(data: bytes) -> Iterator[tuple[int, int, int, int]]:
     """Each field's number, start, start of its payload (0 unless it has a length) and end."""
     at = 0
     while at < len(data):

@@ -2,18 +2,41 @@
 
 from __future__ import annotations
 
+import re
+import socket
+import ssl
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from collectors.store.errors import StoreBusy, StoreError, StoreRefused
+from collectors.store.errors import (
+    StoreBusy,
+    StoreError,
+    StoreGone,
+    StoreRefused,
+    StoreTooLarge,
+)
 from collectors.store.lock import FolderLock, lock_folder
 from collectors.store.url import StoreUrl
 
-RETRYABLE_CODES = frozenset({159, 160, 164, 202, 203, 209, 210, 241, 243, 252, 285, 319, 999})
-"""ClickHouse error codes that may pass: time-outs, memory, disk space, parts, network, keeper."""
+MEMORY_CODE = 241
+RETRYABLE_CODES = frozenset({159, 160, 164, 202, 203, 209, 210, 243, 252, 285, 319, 999})
+"""ClickHouse error codes that may pass: time-outs, disk space, parts, network, keeper."""
+
+CODE_REASONS: Mapping[int | None, str] = {
+    192: "the user is not known there", 193: "the password is wrong",
+    497: "the user lacks the rights", 516: "user or password is wrong",
+}  # fmt: skip
+CAUSE_REASONS: Mapping[type[BaseException], str] = {
+    ConnectionRefusedError: "nothing listens there",
+    socket.gaierror: "the host name is not known",
+    ssl.SSLError: "it does not speak TLS as asked",
+    TimeoutError: "it does not answer",
+    ConnectionResetError: "it closed the connection",
+}
+"""Why a server cannot be reached, in place of the driver's text."""
 
 INSERT_SETTINGS: Mapping[str, int] = {
     "async_insert": 0,
@@ -52,6 +75,7 @@ class Store:
         self._lock = lock
         self._gate = threading.Lock()
         self._closed = False
+        self._inode = _inode(url)
         self.url = url
         self.database = url.database
         self.settings = settings
@@ -96,6 +120,22 @@ class Store:
                 )  # fmt: skip
             except Exception as problem:
                 raise _translated(problem) from problem
+            self.check_here()  # gone meanwhile: the rows went with it
+
+    def check_here(self) -> None:
+        """The embedded engine would write on into nowhere; the rows come again once it is back.
+
+        Raises:
+            StoreError: it was closed.
+            StoreGone: the folder is not the one that was opened.
+        """
+        if self._closed:
+            raise StoreError("the store is closed")
+        if _inode(self.url) != self._inode:
+            raise StoreGone(
+                f"store folder {self.url.path} was moved or deleted while it was open: put it back, "
+                "or start the collector again for a new store"
+            )
 
     def close(self) -> None:
         with self._gate:
@@ -123,13 +163,23 @@ class _Guard:
 
     def __enter__(self) -> Any:  # noqa: ANN401
         self._gate.acquire()
-        if self._store.closed:
+        try:
+            self._store.check_here()
+        except StoreError:
             self._gate.release()
-            raise StoreError("the store is closed")
+            raise
         return self._client
 
     def __exit__(self, *_: object) -> None:
         self._gate.release()
+
+
+def _inode(url: StoreUrl) -> int | None:
+    """Which folder lies at an embedded store's path; None for a server and for no folder."""
+    try:
+        return None if url.path is None else url.path.stat().st_ino
+    except OSError:
+        return None
 
 
 def open_store(url: StoreUrl, settings: StoreSettings | None = None) -> Store:
@@ -157,29 +207,44 @@ def open_store(url: StoreUrl, settings: StoreSettings | None = None) -> Store:
     except Exception as problem:  # noqa: BLE001  the driver raises many kinds
         if lock is not None:
             lock.release()
-        reason = _first_line(problem)
+        reason = _plain_reason(problem)
         raise StoreError(f"store {url} cannot be opened ({reason}): check address and rights") from None
     return Store(client, url, settings, lock)
 
 
 def _translated(problem: Exception) -> StoreError:
     """The error class by ClickHouse's code; what carries no code is a connection's fault."""
-    code = _code(problem)
-    text = _first_line(problem)
     if isinstance(problem, StoreError):
         return problem
+    code = _code(problem)
+    text = _plain_reason(problem)
     if code is None and isinstance(problem, (TypeError, ValueError, OverflowError)):
         return StoreRefused(f"the store cannot take the data: {text}")
+    if code == MEMORY_CODE:
+        return StoreTooLarge(f"the store lacks memory for this: {text}")
     if code is None or code in RETRYABLE_CODES:
         return StoreBusy(f"the store is not available: {text}")
     return StoreRefused(f"the store refused: {text}")
 
 
 def _code(problem: Exception) -> int | None:
-    import re
-
     found = re.search(r"(?:Code: |code |error code )(\d+)", str(problem))
     return int(found.group(1)) if found else None
+
+
+def _plain_reason(problem: Exception) -> str:
+    """What is wrong in a few words where it is known; else the first line that was said."""
+    if (code := _code(problem)) in CODE_REASONS:
+        return CODE_REASONS[code]
+    cause: BaseException | None = problem
+    for _ in range(8):
+        if cause is None:
+            break
+        for kind, reason in CAUSE_REASONS.items():
+            if isinstance(cause, kind):
+                return reason
+        cause = cause.__cause__ or cause.__context__
+    return _first_line(problem)
 
 
 def _first_line(problem: Exception) -> str:

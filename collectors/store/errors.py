@@ -25,3 +25,11 @@ class StoreBusy(StoreError):
 
 class StoreRefused(StoreError):
     """A write that never can succeed: the data does not fit the table."""
+
+
+class StoreTooLarge(StoreBusy):
+    """The store lacks the memory for this write; a part of it may fit."""
+
+
+class StoreGone(StoreBusy):
+    """The folder of an embedded store is not there any more."""

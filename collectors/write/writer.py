@@ -14,7 +14,8 @@ from typing import Protocol
 from collectors.counts import OF_TABLE, Counts
 from collectors.receive.rows import COLUMNS, Batch, Row
 from collectors.settings import CollectorSettings
-from collectors.store.errors import StoreBusy
+from collectors.spool.origin import Origin
+from collectors.store.errors import StoreBusy, StoreTooLarge
 from tracer.clock import Clock
 
 log = logging.getLogger("stagelens.collector")
@@ -75,12 +76,14 @@ class Writer:
             self._thread = threading.Thread(target=self._run, name="stagelens-write", daemon=True)
             self._thread.start()
 
-    def offer(self, batch: Batch, size: int) -> bool:
+    def offer(self, batch: Batch, size: int, _: Origin | None = None) -> bool:
         """Take a batch of ``size`` body bytes; ``False`` when full, failing or stopped.
 
         An empty queue takes a batch of any size. After the store was given up, one batch
         at a time is taken until one is in: the others are told to come again, not lost.
         """
+        if not batch.kept:
+            return True
         with self._lock:
             limit = 0 if self._doubtful else self._settings.queue_bytes
             full = self._queued_bytes > 0 and self._queued_bytes + size > limit
@@ -162,6 +165,12 @@ class Writer:
         while self._left_ns(self._deadline_mono_ns) > 0:
             try:
                 self._store.insert(table, COLUMNS[table], rows, token)
+            except StoreTooLarge as problem:
+                if len(rows) > 1:
+                    self.failing = self._doubtful = False
+                    return problem
+                self.failing = True
+                self._warn("the store does not take %s yet: %s", table, problem)
             except StoreBusy as problem:
                 self.failing = True
                 self._warn("the store does not take %s yet: %s", table, problem)

@@ -142,11 +142,15 @@ class Loss(Model):
 
 
 class SignalCounts(Model):
-    """One signal in the collector since it started: received = written + refused + in flight."""
+    """One signal in the collector: received = written + refused + set aside + in flight.
+
+    Counted since its spool was made, so across restarts of the collector.
+    """
 
     received: int = 0
     written: int = 0
     refused: dict[str, int] = Field(default_factory=dict)
+    set_aside: int = Field(default=0, description="kept in files: the store would not take them")
     in_flight: int = 0
 
 

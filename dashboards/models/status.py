@@ -14,7 +14,7 @@ class Health(BaseModel):
 
 
 class Status(BaseModel):
-    """``collector`` counts since it started; the rest is what is stored now."""
+    """``collector`` counts across its restarts; the rest is what is stored now."""
 
     model_config = ConfigDict(frozen=True)
 

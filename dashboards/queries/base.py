@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from collectors.store.errors import StoreError
 from dashboards.errors import UnavailableError
 
 Row = dict[str, Any]
+_log = logging.getLogger(__name__)
 
 
 class QueryStore(Protocol):
@@ -74,4 +76,13 @@ def _explain(text: str, database: str, limits: QueryLimits) -> str:
             f"database {database!r} does not hold the tables of Stagelens: "
             "start a collector on this store once, it creates them"
         )
-    return text
+    _log.warning("a question failed: %s", text)
+    if code in {202, 203, 209, 210} or not code:
+        return (
+            "the store gave no answer (the log of the process that asked it says why): see "
+            "whether it runs, then ask again"
+        )
+    return (
+        f"the store refused the question with ClickHouse code {code} (the log of the process "
+        "that asked it has its words): please report this question as a fault"
+    )

@@ -118,7 +118,9 @@ def _lost(losses: Losses) -> Iterator[tuple[str, str]]:
             yield (
                 "refused",
                 (
-                    f"{number(sum(refused.values()))} {signal} by the collector since it "
-                    f"started ({tally(refused)})"
+                    f"{number(sum(refused.values()))} {signal} by the collector so far "
+                    f"({tally(refused)})"
                 ),
             )
+        if counts.set_aside:
+            yield "set aside", f"{number(counts.set_aside)} {signal}: kept in files, not in the store"

@@ -9,9 +9,11 @@ a process that asks for it when its parent is gone: core after proxy, worker aft
 from __future__ import annotations
 
 import ctypes
+import multiprocessing
 import os
 import signal
 import sys
+import time
 
 OWNER = "STAGELENS_ENGINE_OWNER"
 """Environment variable with the proxy's process id; set for the engine's processes only."""
@@ -21,6 +23,23 @@ PR_SET_PDEATHSIG = 1
 def own_engine() -> None:
     """Mark the engine processes that this process will start as its own."""
     os.environ[OWNER] = str(os.getpid())
+
+
+def end_children(grace_s: float = 5.0) -> None:
+    """Stop what the engine left running: the interpreter's own exit would wait for it for ever.
+
+    An engine that is interrupted while it starts may leave its core behind. Processes
+    get ``grace_s`` seconds after SIGTERM, all together, and are then killed.
+    """
+    left = multiprocessing.active_children()
+    for process in left:
+        process.terminate()
+    give_up = time.monotonic() + grace_s
+    for process in left:
+        process.join(max(0.0, give_up - time.monotonic()))
+        if process.is_alive():
+            process.kill()
+            process.join(1.0)
 
 
 def end_with_parent() -> None:

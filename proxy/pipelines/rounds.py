@@ -13,6 +13,7 @@ from proxy.pipelines.problems import PipelineProblem
 from proxy.pipelines.tools.kit import ToolCall
 from proxy.protocol import ENTERED
 from proxy.request.live import LiveRequest
+from proxy.stream.chunks import identifier
 from proxy.stream.sse import SseReader
 
 _OWN = (b"content-length", b"transfer-encoding", b"accept-encoding", b"content-encoding")
@@ -263,6 +264,6 @@ def _of_error(body: dict[str, Any], status: int) -> PipelineProblem:
     error = body.get("error", body)
     error = error if isinstance(error, dict) else {"message": str(error)}
     return PipelineProblem(
-        status, str(error.get("type") or "model_error")[:64],
+        status, identifier(error.get("type")) or "model_error",
         str(error.get("message") or "the model call failed")[:2000],
     )  # fmt: skip

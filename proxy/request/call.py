@@ -16,7 +16,7 @@ REPAIR_LAST_TOKEN = "last_token_before_first:used_end"  # noqa: S105
 REPAIR_ORDER = "stamps_out_of_order:clamped"
 NO_STAMPS = "no_engine_stamps"
 """Source detail of a record whose engine call ended before the engine told its stamps."""
-BEAM_SEARCH = "beam_search:output_tokens_not_told"
+BEAM_SEARCH = "beam_search"
 """Source detail of a record whose answer the server searched for with many calls."""
 
 

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
-from typing import Any
+from http import HTTPStatus
+from typing import Any, NamedTuple
 
-_IDENTIFIER = re.compile(r"(?=.{1,64}$)[A-Za-z0-9_.:\-]+(?: [A-Za-z0-9_.:\-]+){0,2}")
+_IDENTIFIER = re.compile(r"[A-Za-z0-9_.:\-]{1,64}")
+_PHRASES = frozenset(status.phrase for status in HTTPStatus)
 DONE = b"[DONE]"
 TOKEN_FIELDS = ("content", "reasoning", "reasoning_content", "refusal", "tool_calls", "audio",
                 "function_call")
 """Delta members that hold generated tokens."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChunkFacts:
+class ChunkFacts(NamedTuple):
     """``token``: a generated token of any kind; ``answer``: visible content of the answer.
 
     ``blank`` marks a chunk with the right members but empty text, which may be a
@@ -88,9 +88,9 @@ def error_type(error: object) -> str:
 
 
 def identifier(value: object) -> str:
-    """``value`` if it reads like a name of up to three words or a number.
+    """``value`` if it is a name, a number or HTTP's own words for a status.
 
     "" for free text, which may quote a prompt.
     """
     text = str(value) if isinstance(value, int | str) else ""
-    return text if _IDENTIFIER.fullmatch(text) else ""
+    return text if _IDENTIFIER.fullmatch(text) or text in _PHRASES else ""

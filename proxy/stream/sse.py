@@ -7,14 +7,13 @@ a blank line ends an event. Any split of the bytes gives the same events.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 EVENT_LIMIT = 16 * 1024 * 1024
 """Most bytes kept for one unfinished event; what is longer is skipped and counted."""
 
 
-@dataclass(frozen=True, slots=True)
-class SseEvent:
+class SseEvent(NamedTuple):
     """One event: its type ("" if none was given) and its data lines joined by LF."""
 
     event: str
@@ -37,8 +36,13 @@ class SseReader:
 
     def feed(self, chunk: bytes) -> list[SseEvent]:
         """The events that ``chunk`` completes, in order."""
-        if chunk.startswith(b"data: ") and self._is_one_event(chunk):
-            return [SseEvent("", chunk[6:-2])]
+        if chunk.startswith(b"data: ") and self._is_whole_events(chunk):
+            parts = chunk[:-2].split(b"\n\n")
+            if all(part.startswith(b"data: ") and b"\n" not in part for part in parts):
+                return [SseEvent("", part[6:]) for part in parts]
+        return self._feed(chunk)
+
+    def _feed(self, chunk: bytes) -> list[SseEvent]:
         found: list[SseEvent] = []
         at = 0
         if self._after_cr and chunk:
@@ -61,12 +65,11 @@ class SseReader:
                     at += 1
         return found
 
-    def _is_one_event(self, chunk: bytes) -> bool:
-        """Nothing is begun and ``chunk`` is one whole event of one line: what most chunks are."""
+    def _is_whole_events(self, chunk: bytes) -> bool:
+        """Nothing is begun and ``chunk`` ends with an event, in the plainest form of line ends."""
         return (
             chunk.endswith(b"\n\n")
             and len(chunk) <= self._limit
-            and chunk.find(b"\n") == len(chunk) - 2
             and b"\r" not in chunk
             and not (self._line or self._data or self._event or self._after_cr or self._too_long)
         )

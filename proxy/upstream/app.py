@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from contextlib import nullcontext
 
-import aiohttp
-
 from proxy.middleware import Receive, Scope, Send
 from proxy.protocol import ENTERED
 from proxy.recorder import operation_of
@@ -17,7 +15,7 @@ from proxy.upstream.answers import Refusal, answer
 from proxy.upstream.attempt import Outgoing, Trace, Unanswered, open_attempt
 from proxy.upstream.body import Asked, ClientLeft, RequestBody, read_asked
 from proxy.upstream.call import UpstreamCall
-from proxy.upstream.client import UpstreamClient
+from proxy.upstream.client import Response, UpstreamClient
 from proxy.upstream.ending import break_off, drain
 from proxy.upstream.headers import value_of
 from proxy.upstream.pool import Pool, Upstream
@@ -236,7 +234,7 @@ class _Exchange:
 
     async def _relay(
         self,
-        response: aiohttp.ClientResponse,
+        response: Response,
         out: Outgoing,
         call: UpstreamCall,
         limit: asyncio.Timeout,

@@ -13,8 +13,9 @@ from proxy.middleware import Scope
 from proxy.upstream.answers import Refusal
 from proxy.upstream.body import Asked, ClientLeft, RequestBody, with_model, with_usage
 from proxy.upstream.call import UpstreamCall
-from proxy.upstream.client import UpstreamClient
+from proxy.upstream.client import Response, UpstreamClient
 from proxy.upstream.headers import CREDENTIALS, request_headers, traceparent
+from proxy.upstream.http2_pool import ConnectTimeout, Unreachable
 from proxy.upstream.pool import Upstream
 
 USAGE_OPERATIONS = MappingProxyType({"chat": "/chat/completions", "text_completion": "/completions"})
@@ -107,7 +108,7 @@ class Outgoing:
 
 async def open_attempt(
     client: UpstreamClient, out: Outgoing, upstream: Upstream, call: UpstreamCall, span_id: int
-) -> aiohttp.ClientResponse:
+) -> Response:
     """The upstream's response, its body still to come.
 
     Raises:
@@ -122,8 +123,9 @@ async def open_attempt(
     url = upstream.url(raw_path.decode("latin-1"), out.scope["query_string"].decode("latin-1"))
     try:
         return await client.open(
-            out.scope["method"], url, headers, data, call.connection, upstream.target.verify_tls
-        )
+            out.scope["method"], url, headers, data, call.connection,
+            verify=upstream.target.verify_tls, http2=upstream.target.http2,
+        )  # fmt: skip
     except Exception as problem:
         if out.body is not None and out.body.refusal is not None:
             raise out.body.refusal from None
@@ -136,11 +138,11 @@ async def open_attempt(
 
 def why(problem: Exception, label: str) -> Unanswered:
     """What ``problem`` means; its own text may hold an address with a secret and is not used."""
-    if isinstance(problem, aiohttp.ServerTimeoutError):
+    if isinstance(problem, aiohttp.ServerTimeoutError | ConnectTimeout):
         return Unanswered(
             "upstream_connect_timeout", 504, f"no connection to the upstream {label} in time"
         )
-    if isinstance(problem, aiohttp.ClientConnectorError):
+    if isinstance(problem, aiohttp.ClientConnectorError | Unreachable):
         return Unanswered("upstream_unreachable", 502, f"the upstream {label} cannot be reached")
     if isinstance(problem, aiohttp.ClientConnectionError | ConnectionError):
         return Unanswered(

@@ -11,17 +11,45 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextvars import ContextVar
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Protocol
 
 import aiohttp
 from multidict import CIMultiDict
 from yarl import URL
 
 from proxy.upstream.call import ConnectionMarks
+from proxy.upstream.http2_pool import Http2Pool, NotHttp2
 from tracer.clock import Clock
 
 HEADER_LIMIT = 64 * 1024
 _CONNECTING: ContextVar[ConnectionMarks | None] = ContextVar("stagelens_connecting", default=None)
+
+
+class Body(Protocol):
+    """The body of a response, part by part as it comes."""
+
+    def iter_any(self) -> AsyncIterator[bytes]: ...
+
+
+class Response(Protocol):
+    """What is needed of an upstream's response, HTTP/1.1 or HTTP/2.
+
+    ``close`` leaves it and stops the upstream; ``release`` gives a whole one's
+    connection back.
+    """
+
+    @property
+    def status(self) -> int: ...
+
+    @property
+    def raw_headers(self) -> tuple[tuple[bytes, bytes], ...]: ...
+
+    @property
+    def content(self) -> Body: ...
+
+    def close(self) -> object: ...
+
+    def release(self) -> object: ...
 
 
 class TimedSocket(socket.socket):
@@ -46,6 +74,7 @@ class UpstreamClient:
         self._connect_timeout_s = connect_timeout_s
         self._idle_s = idle_s
         self._session: aiohttp.ClientSession | None = None
+        self._http2 = Http2Pool(clock, connect_timeout_s, idle_s)
 
     async def start(self) -> None:
         connector = aiohttp.TCPConnector(
@@ -64,6 +93,7 @@ class UpstreamClient:
         )
 
     async def close(self) -> None:
+        self._http2.close()
         if self._session is not None:
             await self._session.close()
 
@@ -74,10 +104,20 @@ class UpstreamClient:
         headers: list[tuple[str, str]],
         data: bytes | AsyncIterator[bytes] | None,
         marks: ConnectionMarks,
+        *,
         verify: bool,
-    ) -> aiohttp.ClientResponse:
-        """Send a request and wait for the response's head; raises aiohttp's errors."""
+        http2: bool,
+    ) -> Response:
+        """Send a request and wait for the response's head; raises the clients' errors.
+
+        An upstream that was to speak HTTP/2 and chose HTTP/1.1 in TLS is spoken to in that.
+        """
         assert self._session is not None, "start first"
+        if http2:
+            try:
+                return await self._http2.request(method, url, headers, data, marks, verify)
+            except NotHttp2:
+                pass
         token = _CONNECTING.set(marks)
         try:
             return await self._session.request(

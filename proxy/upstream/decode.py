@@ -69,12 +69,48 @@ class Brotli:
         self._error = brotli.error
 
     def feed(self, data: bytes) -> Iterator[bytes]:
+        more = True
+        while more:
+            try:
+                piece: bytes = self._inner.process(data, output_buffer_limit=PIECE)
+            except self._error:
+                raise Unreadable from None
+            data = b""
+            more = bool(piece) and not self._inner.can_accept_more_data()
+            if piece:
+                yield piece
+
+
+class Zstd:
+    """Zstandard (several frames too), where a library for it is installed.
+
+    The library gives all that an input makes, so the input goes in by a few bytes: a
+    block of 128 KiB may be four of them.
+    """
+
+    STEP = 64
+
+    def __init__(self) -> None:
         try:
-            piece: bytes = self._inner.process(data)
-        except self._error:
+            import zstandard
+        except ImportError:
             raise Unreadable from None
-        for at in range(0, len(piece), PIECE):
-            yield piece[at : at + PIECE]
+        self._make = zstandard.ZstdDecompressor().decompressobj
+        self._inner = self._make()
+        self._error = zstandard.ZstdError
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        while data:
+            step, data = data[: self.STEP], data[self.STEP :]
+            try:
+                piece: bytes = self._inner.decompress(step)
+            except self._error:
+                raise Unreadable from None
+            if self._inner.eof:
+                data = self._inner.unused_data + data
+                self._inner = self._make()
+            if piece:
+                yield piece
 
 
 def decoder_for(content_encoding: str) -> Decoder:
@@ -88,4 +124,6 @@ def decoder_for(content_encoding: str) -> Decoder:
         return Inflate(zlib.MAX_WBITS)
     if name == "br":
         return Brotli()
+    if name == "zstd":
+        return Zstd()
     raise Unreadable

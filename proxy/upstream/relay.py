@@ -11,6 +11,7 @@ from proxy.middleware import Send
 from proxy.request.live import LiveRequest
 from proxy.upstream.attempt import raw
 from proxy.upstream.call import UpstreamCall
+from proxy.upstream.client import Response
 from proxy.upstream.cutter import UsageCutter
 from proxy.upstream.headers import response_headers, value_of
 from proxy.upstream.tap import Tap
@@ -29,7 +30,7 @@ class Relay:
 
     def __init__(
         self,
-        answer: aiohttp.ClientResponse,
+        answer: Response,
         send: Send,
         call: UpstreamCall,
         live: LiveRequest | None,

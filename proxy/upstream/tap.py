@@ -15,6 +15,7 @@ from proxy.stream.sse import SseReader
 from proxy.upstream.call import UpstreamCall
 from proxy.upstream.decode import Decoder, Unreadable, decoder_for
 from proxy.upstream.dialects import Facts, read_body, read_event
+from proxy.upstream.repeats import Repeats
 
 log = logging.getLogger("stagelens.proxy")
 
@@ -43,6 +44,7 @@ class Tap:
         self._call = call
         self.must_end = must_end and stream
         self._reader = SseReader(EVENT_LIMIT) if stream else None
+        self._repeats = Repeats()
         self._whole: bytearray | None = None if stream else bytearray()
         self._cut = False
         self._counts: dict[int, int] | None = None
@@ -88,7 +90,7 @@ class Tap:
     def _read(self, piece: bytes, arrived: int, sent: int) -> None:
         if self._reader is not None:
             for event in self._reader.feed(piece):
-                self._event(read_event(event.data, self._call.answer), arrived, sent)
+                self._event(self._facts(event.data), arrived, sent)
             return
         whole = self._whole
         assert whole is not None
@@ -96,6 +98,14 @@ class Tap:
         if len(whole) > WHOLE_LIMIT:
             self._cut = True
             del whole[:-TAIL]
+
+    def _facts(self, data: bytes) -> Facts:
+        facts = self._repeats.known(data)
+        if facts is None:
+            facts = read_event(data, self._call.answer)
+            if len(facts.choices) == 1:
+                self._repeats.learn(data)
+        return facts
 
     def _event(self, facts: Facts, arrived: int, sent: int) -> None:
         self._note_end(facts)
@@ -122,7 +132,8 @@ class Tap:
         self.done_seen = self.done_seen or facts.done
         if facts.error is not None and self.error is None:
             self.error = facts.error
-        self._call.finish_reasons.update(facts.finish)
+        if facts.finish:
+            self._call.finish_reasons.update(facts.finish)
 
     def end(self, whole: bool) -> None:
         """The upstream's body ended (``whole``) or broke off; call it once."""

@@ -7,8 +7,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from opentelemetry.sdk.resources import Resource
-
 from proxy.pipelines.settings import PipelineSettings
 from proxy.reverse import run_reverse
 from proxy.server import bind, url_of
@@ -47,7 +45,7 @@ async def live_proxy(
     stopped = asyncio.Event()
     task = asyncio.create_task(
         run_reverse(
-            settings, forwarding, access or AccessSettings(), sock, sink, Resource({}),
+            settings, forwarding, access or AccessSettings(), sock, sink,
             clock or SystemClock(), RandomIds(), on_ready, stop=stopped,
             pipelines={
                 name: PipelineSettings.model_validate(one) for name, one in (pipelines or {}).items()

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from proxy.middleware import App, TraceMiddleware
 from proxy.recorder import EngineLoad, Recorder
@@ -17,6 +18,9 @@ from proxy.settings import ProxySettings
 from tracer.clock import SystemClock
 from tracer.export import SpanGroup
 from tracer.ids import RandomIds
+from tracer.spans import to_readable
+
+NOBODY = InstrumentationScope("test")
 
 
 @dataclass
@@ -27,7 +31,7 @@ class MemorySink:
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
 
     def put_spans(self, group: SpanGroup) -> None:
-        spans = list(group.make())
+        spans = [to_readable(d, group.trace_id, Resource({}), NOBODY) for d in group.make()]
         assert len(spans) == group.count
         self.requests.append(spans)
         self.arrived.set()
@@ -61,7 +65,7 @@ async def live_server(
     """Serve ``app`` behind the tracing middleware on a free port of loopback."""
     made = ProxySettings(port=0, **{"shutdown_timeout_s": 1.0, **settings})  # type: ignore[arg-type]
     clock, sink = SystemClock(), MemorySink()
-    recorder = Recorder(made, clock, RandomIds(), sink, Resource({}), "engine", load)
+    recorder = Recorder(made, clock, RandomIds(), sink, "engine", load)
     sock = bind(made.host, 0)
     ready, stop = asyncio.Event(), asyncio.Event()
 

@@ -24,6 +24,7 @@ from tests.unit.collectors.live_receiver import (
 from tracer import semconv
 from tracer.export import ExportSettings, OtlpExporter, SpanGroup
 from tracer.otlp import LogRecordDraft
+from tracer.spans import SpanDraft
 
 STEP: dict[str, str | bool | int | float] = {
     semconv.MODEL: "m", semconv.STEP_ENGINE: 1, semconv.STEP_DURATION_NS: 2**40,
@@ -86,17 +87,8 @@ def sent(live: LiveReceiver, name: str) -> OtlpExporter:
 
 
 def spans_of(name: str, count: int) -> SpanGroup:
-    tracer = TracerProvider(resource=resource(name)).get_tracer("stagelens")
-
-    def make() -> list[object]:
-        made = []
-        for n in range(count):
-            one = tracer.start_span(f"{name} {n}", start_time=NOW + n)
-            one.end(NOW + n + 7)
-            made.append(one)
-        return made
-
-    return SpanGroup(count, make)  # type: ignore[arg-type]
+    made = [SpanDraft(f"{name} {n}", n + 1, None, NOW + n, NOW + n + 7) for n in range(count)]
+    return SpanGroup(7, count, lambda: made)
 
 
 def test_our_own_exporter_delivers_spans_steps_and_its_losses(live, caplog):
@@ -147,10 +139,8 @@ def test_what_the_receiver_rejects_our_exporter_counts_as_dropped(live, caplog):
     """A partial success is read: a step of nonsense and a span of no time are the sender's losses."""
     caplog.set_level(logging.CRITICAL)
     exporter = sent(live, "bad")
-    tracer = TracerProvider(resource=resource("bad")).get_tracer("stagelens")
-    old = tracer.start_span("old", start_time=NOW - 100 * 86_400 * SECOND)
-    old.end(NOW)
-    exporter.put_spans(SpanGroup(1, lambda: [old]))  # type: ignore[list-item]
+    old = SpanDraft("old", 1, None, NOW - 100 * 86_400 * SECOND, NOW)
+    exporter.put_spans(SpanGroup(7, 1, lambda: [old]))
     exporter.put_step(LogRecordDraft(semconv.EVENT_ENGINE_STEP, NOW, {**STEP, semconv.STEP_RUNNING: -1}))
     exporter.start()
     assert exporter.close(10)

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
-from tests.support.otlp import request, span
+from collectors.receive.attributes import attribute_map
+from tests.support.otlp import pairs, request, span
 from tests.unit.collectors.live_receiver import (
     DAY,
     NOW,
@@ -260,3 +261,15 @@ def test_a_batch_over_more_days_than_a_server_likes_is_stored(live):
                          for n in range(1, 102)))  # fmt: skip
         assert rejected(wide.post(made)) == 0
         assert len(wide.spans(trace)) == 101
+
+
+def test_more_attributes_than_a_span_can_need_are_left_out_and_counted(live):
+    """1024 and four million characters are kept, so that no one span fills the store's memory."""
+    trace = next(fresh)
+    many = {f"k{n}": n for n in range(3000)}
+    assert rejected(live.post(one(trace, 1, attributes=many))) == 0
+    kept = live.spans(trace)[0]["SpanAttributes"]
+    assert len(kept) == 1025
+    assert kept["stagelens.attributes_left_out"] == str(3000 - 1024)
+    large = attribute_map(pairs({f"k{n}": "x" * 900_000 for n in range(7)}))
+    assert large["stagelens.attributes_left_out"] == "3"

@@ -75,13 +75,13 @@ def test_old_rows_survive_a_later_migration(empty_store):
     migrate(empty_store, known)
     insert(empty_store, [trace_row()], "t1")
     later = parse_migration(
-        "0004_more.sql",
+        f"{len(known) + 1:04d}_more.sql",
         "-- apply\nALTER TABLE {db}.requests ADD COLUMN Extra UInt8 DEFAULT 7;\n"
         "-- verify\nSELECT 1 FROM system.columns WHERE table = 'requests' AND name = 'Extra';\n"
         "-- rollback\nALTER TABLE {db}.requests DROP COLUMN Extra;\n",
     )
-    assert migrate(empty_store, [*known, later]) == [4]
-    assert rollback(empty_store, 3, [*known, later]) == [4]
+    assert migrate(empty_store, [*known, later]) == [later.number]
+    assert rollback(empty_store, len(known), [*known, later]) == [later.number]
     count = empty_store.query(f"SELECT count() AS n FROM {empty_store.database}.otel_traces", {})
     assert count[0]["n"] == 1
 
@@ -94,7 +94,7 @@ def test_a_newer_or_differently_made_store_is_refused(empty_store):
         migrate(empty_store, known[:-1])
     changed = parse_migration("0003_engine_steps.sql", "-- apply\n-- verify\n-- rollback\n")
     with pytest.raises(StoreError, match="another form of migration 3"):
-        migrate(empty_store, [*known[:2], changed])
+        migrate(empty_store, [*known[:2], changed, *known[3:]])
 
 
 def test_a_batch_sent_twice_counts_once_everywhere(store):

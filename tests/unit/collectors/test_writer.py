@@ -180,7 +180,8 @@ def test_stopping_before_starting_refuses_what_waits():
     writer.stop(1)
     assert not writer.offer(batch(3), 10)
     assert spans(counts) == {
-        "received": 2, "written": 0, "refused": {"shutdown": 2}, "in_flight": 0,
+        "received": 2, "written": 0, "refused": {"shutdown": 2}, "set_aside": 0,
+        "in_flight": 0,
     }  # fmt: skip
 
 

@@ -9,6 +9,8 @@ from dashboards.filters import Filters
 from dashboards.queries.base import QueryLimits, run
 from dashboards.queries.requests import requests, slowest
 from dashboards.queries.status import check_store, status
+from dashboards.source import StoreSource
+from tests.support.clock import FakeClock
 
 BASE = 1_767_268_800_000_000_000
 
@@ -79,10 +81,22 @@ def test_an_answer_with_too_many_rows_is_refused_whole(store):
         run(store, "SELECT number FROM numbers(100)", {}, QueryLimits(max_result_rows=10))
 
 
-def test_other_errors_of_the_store_are_one_line(store):
-    """The store's own sentence is passed on."""
-    with pytest.raises(UnavailableError, match="the store refused: ") as caught:
+def test_other_errors_of_the_store_are_one_sentence_without_its_own_words(store, caplog):
+    """The code is told, ClickHouse's text goes to the log alone."""
+    with pytest.raises(UnavailableError, match="ClickHouse code 47") as caught:
         run(store, "SELECT nothing_of_that_name", {}, QueryLimits())
-    assert "\n" not in str(caught.value)
-    assert len(str(caught.value)) < 400
+    assert "DB::Exception" not in str(caught.value)
+    assert "nothing_of_that_name" not in str(caught.value)
+    assert "nothing_of_that_name" in caplog.text
     check_store(store)
+
+
+def test_an_operation_that_no_request_has_is_refused_with_those_there_are(store):
+    """A misspelt operation is no empty report; a known or stored one is answered."""
+    store.requests({"decode": 1, "Operation": "rerank"})
+    source = StoreSource(store, FakeClock(unix_ns=BASE))
+    for asked in (source.report, source.requests):
+        with pytest.raises(BadValueError, match=r"operation 'chta' is not known.*'rerank'"):
+            asked(Filters(operation="chta"))
+    assert source.requests(Filters(operation="rerank")).total == 1
+    assert source.requests(Filters(operation="embeddings")).total == 0

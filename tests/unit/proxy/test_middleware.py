@@ -139,9 +139,9 @@ async def test_an_answer_that_nobody_could_get_has_no_status_code():
     assert semconv.HTTP_RESPONSE_STATUS_CODE not in root
 
 
-async def test_an_error_type_of_two_words_is_kept_and_a_sentence_is_not():
+async def test_an_error_type_in_http_words_is_kept_and_free_text_is_not():
     """vLLM says ``Bad Request``; free text might quote a prompt."""
-    kinds = ["Bad Request", "the prompt CANARY was not liked at all"]
+    kinds = ["Bad Request", "prompt CANARY refused"]
 
     async def app(scope, receive, send):
         body = json.dumps({"error": {"type": kinds.pop(0), "message": "m"}}).encode()

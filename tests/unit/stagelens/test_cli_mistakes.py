@@ -172,3 +172,17 @@ def test_unknown_commands_and_options_are_wrong_usage():
     assert stagelens("report", "--colour").returncode == 2
     assert stagelens("--help").returncode == 0
     assert stagelens("--version").stdout.startswith("stagelens")
+
+
+def test_values_with_control_characters_are_shown_escaped():
+    """Neither our own sentences nor click's let a terminal obey what a user or a file gave."""
+    for arguments in (
+        ("report", "--store", "chdb:///no/such/\x1b[31mred"),
+        ("report", "--format", "\x1b[31mred"),
+        ("\x1b[31mred",),
+        ("serve", "--tag", "\x1b[31mred", "--model", "m"),
+    ):
+        done = stagelens(*arguments)
+        assert done.returncode in {1, 2}
+        assert "\x1b" not in done.stderr
+        assert "x1b[31mred" in done.stderr

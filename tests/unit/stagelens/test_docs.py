@@ -32,9 +32,11 @@ def code_of(text: str) -> list[str]:
 
 
 def options_of(command: str) -> set[str]:
-    """The long options of one command."""
+    """The long options of one command, and of those below it."""
     found = cli.commands[command]
-    return {o for p in found.params if isinstance(p, click.Option) for o in p.opts if o[:2] == "--"}
+    below = found.commands.values() if isinstance(found, click.Group) else ()
+    params = [p for one in (found, *below) for p in one.params]
+    return {o for p in params if isinstance(p, click.Option) for o in p.opts if o[:2] == "--"}
 
 
 def shown_options(command: str) -> set[str]:

@@ -17,12 +17,11 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceResponse,
 )
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from tracer.clock import SystemClock
 from tracer.export import ExportSettings, OtlpExporter, SpanGroup
 from tracer.otlp import LogRecordDraft
-from tracer.spans import SpanDraft, to_readable
+from tracer.spans import SpanDraft
 
 RESOURCE = Resource({"service.name": "test"})
 
@@ -78,8 +77,7 @@ def peer() -> Iterator[Peer]:
 
 def group(name: str, count: int = 1) -> SpanGroup:
     drafts = [SpanDraft(name, i + 1, None, 10, 20) for i in range(count)]
-    scope = InstrumentationScope("t")
-    return SpanGroup(count, lambda: [to_readable(d, 7, RESOURCE, scope) for d in drafts])
+    return SpanGroup(7, count, lambda: drafts)
 
 
 def exporter(url: str, **settings: float) -> OtlpExporter:
@@ -189,7 +187,7 @@ def test_spans_that_cannot_be_built_are_counted_and_do_not_stop_the_others(peer)
         raise ValueError("no")
 
     one = exporter(peer.url)
-    one.put_spans(SpanGroup(2, bad))
+    one.put_spans(SpanGroup(7, 2, bad))
     one.put_spans(group("good"))
     assert one.flush(5)
     assert peer.spans() == ["good"]

@@ -6,8 +6,10 @@ import gzip
 import json
 import zlib
 
+import brotli
 import httpx
 import pytest
+import zstandard
 
 from proxy.settings import UpstreamTarget
 from tests.fake_llm import dialects
@@ -57,8 +59,10 @@ async def test_an_upstreams_refusal_passes_with_status_headers_and_body(status, 
     ("coding", "pack"),
     [("gzip", gzip.compress), ("deflate", zlib.compress),
      ("deflate", lambda b: zlib.compress(b, wbits=-15)),
-     ("gzip", lambda b: gzip.compress(b[:50]) + gzip.compress(b[50:]))],
-    ids=["gzip", "deflate", "raw deflate", "gzip members"],
+     ("gzip", lambda b: gzip.compress(b[:50]) + gzip.compress(b[50:])),
+     ("br", brotli.compress), ("zstd", zstandard.compress),
+     ("zstd", lambda b: zstandard.compress(b[:50]) + zstandard.compress(b[50:]))],
+    ids=["gzip", "deflate", "raw deflate", "gzip members", "br", "zstd", "zstd frames"],
 )  # fmt: skip
 @pytest.mark.parametrize("accepts", ["gzip, deflate", None])
 @pytest.mark.parametrize("stream", [True, False])

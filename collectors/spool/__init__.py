@@ -1,0 +1,1 @@
+"""The spool: bodies on disk before they are acknowledged, and what became of them."""

@@ -1,0 +1,1 @@
+"""Questions beyond the report: what would help, what differs."""

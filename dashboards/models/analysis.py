@@ -1,0 +1,61 @@
+"""Answers of the analyses. Times as in :mod:`dashboards.models.report`."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from dashboards.filters import Filters
+
+
+class Model(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class Effect(Model):
+    """One percentile of ``e2e`` or ``ttft``, as recorded and as it would have been."""
+
+    measure: str
+    percentile: str
+    n: int
+    before_ns: int | None
+    after_ns: int | None
+
+
+class WhatIf(Model):
+    """The recorded requests with some stages changed."""
+
+    version: int = 1
+    filters: Filters
+    changes: tuple[str, ...]
+    requests: int
+    ttft_left_out: int = Field(description="requests whose stages before the token are unclear")
+    effects: tuple[Effect, ...]
+    assumptions: tuple[str, ...]
+
+
+class Difference(Model):
+    """One quantile of one quantity in A and in B; the interval is of ``b - a``, at 95 %."""
+
+    quantity: str
+    percentile: str
+    n_a: int
+    n_b: int
+    a_ns: float | None
+    b_ns: float | None
+    difference_ns: float | None
+    low_ns: float | None
+    high_ns: float | None
+
+
+class Compare(Model):
+    """Two sets of requests, stage by stage."""
+
+    version: int = 1
+    a: str
+    b: str
+    requests_a: int
+    requests_b: int
+    differences: tuple[Difference, ...]
+    warnings: tuple[str, ...]
+    reading: tuple[str, ...]
+    assumptions: tuple[str, ...]

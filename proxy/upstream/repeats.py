@@ -1,0 +1,73 @@
+"""The chunk that is like the one before it but for its text, known without parsing it.
+
+A stream is some hundred chunks of the same JSON around another few letters. Once one
+has been parsed, its bytes are kept in two halves, before and after the text; a chunk
+with the same halves and plain letters between them says the same. That the halves
+really hold a text, and that nothing else of what they say depends on it, is not
+guessed but tried: the chunk is read again with another text and with none.
+"""
+
+from __future__ import annotations
+
+import re
+
+from proxy.upstream.dialects import Answer, Facts, read_event
+
+_TEXT = re.compile(rb'"(?:content|text|reasoning|reasoning_content|thinking)": ?"')
+_NOT_PLAIN = re.compile(rb'["\\\x00-\x1f]')
+LONGEST = 4096
+"""Chunks longer than this are not worth keeping."""
+
+
+class Repeats:
+    """Made for one stream. ``known`` first; what it does not know is parsed and may be learnt."""
+
+    def __init__(self) -> None:
+        self._before = b""
+        self._after = b""
+        self._word = Facts()
+        self._space = Facts()
+        self._tries = 8
+
+    def known(self, data: bytes) -> Facts | None:
+        """What ``data`` says, if it is the learnt chunk with another text; not to be changed."""
+        before, after = self._before, self._after
+        if not before or not data.startswith(before) or not data.endswith(after):
+            return None
+        text = data[len(before) : len(data) - len(after)]
+        if not text or _NOT_PLAIN.search(text):
+            return None
+        try:
+            blank = text.decode().isspace()
+        except UnicodeDecodeError:
+            return None
+        return self._space if blank else self._word
+
+    def learn(self, data: bytes) -> None:
+        """Keep the halves of a chunk with one text in it, if they pass the trial."""
+        if self._tries <= 0 or len(data) > LONGEST:
+            return
+        self._tries -= 1
+        for found in _TEXT.finditer(data):
+            end = _NOT_PLAIN.search(data, found.end())
+            if end is not None and end.group() == b'"' and end.start() > found.end():
+                halves = data[: found.end()], data[end.start() :]
+                if self._try(*halves):
+                    return
+
+    def _try(self, before: bytes, after: bytes) -> bool:
+        answers = [Answer(), Answer(), Answer()]
+        word, space, none = (
+            read_event(before + text + after, answer)
+            for text, answer in zip((b"x", b" ", b""), answers, strict=True)
+        )
+        plain = all(
+            f.known and not (f.done or f.error or f.finish) and f.counted is None
+            and len(f.choices) == 1
+            for f in (word, space, none)
+        )  # fmt: skip
+        told = any(a.usage != Answer().usage or a.times != Answer().times for a in answers)
+        if not plain or told or none.choices[0][1].token or not word.choices[0][1].token:
+            return False
+        self._before, self._after, self._word, self._space = before, after, word, space
+        return True

@@ -1,0 +1,78 @@
+"""What is known of a chunk without parsing it is what parsing says."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.upstream.dialects import Answer, read_event
+from proxy.upstream.repeats import Repeats
+from tests.fake_llm import dialects
+
+
+def data_of(event: bytes) -> bytes:
+    return event.strip().split(b"data: ", 1)[-1]
+
+
+TEXT = st.text(max_size=6) | st.sampled_from(["", " ", "\u3000", '"', "\\", "\n", "é", "x", "\ud7ff"])
+INNER = st.fixed_dictionaries(
+    {},
+    optional={
+        "content": TEXT | st.none(), "role": st.just("assistant"), "reasoning": TEXT,
+        "text": TEXT, "tool_calls": st.just([{"index": 0}]),
+    },
+)  # fmt: skip
+CHUNK = st.fixed_dictionaries(
+    {"choices": st.lists(
+        st.fixed_dictionaries({"index": st.integers(0, 1)}, optional={
+            "delta": INNER, "text": TEXT, "finish_reason": st.sampled_from([None, "stop"]),
+        }), max_size=2)},
+    optional={"id": st.sampled_from(["a", "b"]), "usage": st.just({"completion_tokens": 1}),
+              "error": st.just({"type": "boom"}), "content": TEXT},
+)  # fmt: skip
+EVENT = st.builds(
+    lambda c, packed, ascii_: json.dumps(
+        c, separators=(",", ":") if packed else None, ensure_ascii=ascii_
+    ).encode("utf-8", "surrogatepass"),
+    CHUNK, st.booleans(), st.booleans(),
+) | st.sampled_from(
+    [data_of(e) for e in (*dialects.messages(), *dialects.responses(), dialects.DONE)]
+) | st.binary(max_size=8)  # fmt: skip
+
+
+@given(st.lists(EVENT, max_size=8), st.lists(st.binary(max_size=4), max_size=4))
+def test_known_facts_are_those_of_parsing(events, texts):
+    """Any chunks, and the learnt ones with any other bytes in place of their text."""
+    repeats = Repeats()
+    for data in [*events, *events]:
+        known = repeats.known(data)
+        if known is None:
+            repeats.learn(data)
+        else:
+            assert known == read_event(data, Answer())
+    for text in texts:
+        data = repeats._before + text + repeats._after
+        known = repeats.known(data)
+        assert known is None or known == read_event(data, Answer())
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        dialects.content("a"), dialects.delta(reasoning="a"),
+        dialects.sse({"choices": [{"index": 0, "text": "a", "finish_reason": None}]}),
+        dialects.sse({"type": "content_block_delta", "index": 0,
+                      "delta": {"type": "text_delta", "text": "a"}}),
+    ],
+    ids=["chat", "reasoning", "completions", "messages"],
+)  # fmt: skip
+def test_the_chunks_that_servers_repeat_are_learnt(first):
+    """One parsed chunk is enough for the rest of the stream."""
+    repeats = Repeats()
+    data = data_of(first)
+    assert repeats.known(data) is None
+    repeats.learn(data)
+    assert repeats.known(data.replace(b'"a"', b'"bcd"')) == read_event(data, Answer())
