@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from proxy.engine.arguments import parse_engine_args, quiet_environment
 from proxy.engine.lifeline import own_engine
@@ -13,6 +14,8 @@ from proxy.engine.startup import divert, explain, stderr_to
 from proxy.engine.vllm import EngineTap, embedded_engine, version_warning
 from proxy.errors import ProxyError
 from proxy.middleware import TraceMiddleware
+from proxy.pipelines.build import with_pipelines
+from proxy.pipelines.settings import PipelineSettings
 from proxy.recorder import Recorder
 from proxy.server import serve
 from proxy.settings import ProxySettings
@@ -33,6 +36,7 @@ async def run_embedded(
     ids: IdSource,
     engine_log: Path,
     on_ready: Callable[[str], Awaitable[None]],
+    pipelines: Mapping[str, PipelineSettings] = MappingProxyType({}),
 ) -> bool:
     """Start the engine, serve until told to stop, flush. ``False`` when the engine died.
 
@@ -57,14 +61,14 @@ async def run_embedded(
     except (Exception, SystemExit) as problem:  # noqa: BLE001  vLLM raises anything here
         raise explain(problem, engine_log) from None
     try:
-        app = TraceMiddleware(embedded.app, settings, recorder, clock)
-
         async def ready() -> None:
             await on_ready(embedded.served_model)
 
-        return await serve(
-            app, sock, settings, recorder, on_ready=ready, engine_died=embedded.errored
-        )
+        async with with_pipelines(embedded.app, pipelines, clock, ids) as inner:
+            app = TraceMiddleware(inner, settings, recorder, clock)
+            return await serve(
+                app, sock, settings, recorder, on_ready=ready, engine_died=embedded.errored
+            )
     finally:
         with stderr_to(engine_log):
             await context.__aexit__(None, None, None)

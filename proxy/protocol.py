@@ -15,6 +15,9 @@ from tracer.clock import SystemClock
 EXTENSION = "stagelens.connection"
 """Key in ``scope["extensions"]`` under which a request finds its :class:`ConnectionMarks`."""
 
+ENTERED = "stagelens.entered"
+"""Key in ``scope["extensions"]``: this request was let in before, by the pipeline around it."""
+
 
 class ConnectionMarks:
     """When a request's first byte was read, and when its connection broke, if it did."""

@@ -6,9 +6,12 @@ import asyncio
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from proxy.middleware import TraceMiddleware
+from proxy.pipelines.build import with_pipelines
+from proxy.pipelines.settings import PipelineSettings
 from proxy.recorder import Recorder, SpanSink
 from proxy.server import serve
 from proxy.settings import AccessSettings, ProxySettings, UpstreamSettings
@@ -34,13 +37,15 @@ async def run_reverse(
     tls: Mapping[str, Any] | None = None,
     traced: bool = True,
     stop: asyncio.Event | None = None,
+    pipelines: Mapping[str, PipelineSettings] = MappingProxyType({}),
 ) -> bool:
     """Serve until told to stop; ``on_ready`` gets the upstreams' names. Always ``True``.
 
-    ``traced=False`` forwards without a record. ``tls`` are uvicorn's ``ssl_*`` options.
+    ``traced=False`` forwards without a record (pipelines always make one). ``tls`` are
+    uvicorn's ``ssl_*`` options.
 
     Raises:
-        ProxyError: a key cannot be read.
+        ProxyError: a key cannot be read, or a pipeline's tool or function is not there.
     """
     settings = settings.model_copy(update={"trace_id_header": False})
     door = Access(access, clock)
@@ -55,7 +60,10 @@ async def run_reverse(
     async def ready() -> None:
         await on_ready(", ".join(u.label for u in pool.upstreams))
 
-    outer = TraceMiddleware(app, settings, recorder, clock, abandon_after_s=0) if traced else app
-    return await serve(
-        outer, sock, settings, recorder, on_ready=ready, own_headers=False, tls=tls, stop=stop
-    )
+    async with with_pipelines(app, pipelines, clock, ids, door.enter) as inner:
+        outer = inner
+        if traced or pipelines:
+            outer = TraceMiddleware(inner, settings, recorder, clock, abandon_after_s=0)
+        return await serve(
+            outer, sock, settings, recorder, on_ready=ready, own_headers=False, tls=tls, stop=stop
+        )

@@ -143,7 +143,7 @@ def _serve_with(
             alive = run_loop(
                 run_reverse(
                     config.proxy, config.upstream, config.access, sock, exporter, clock,
-                    RandomIds(), on_ready, tls=config.tls.options(),
+                    RandomIds(), on_ready, tls=config.tls.options(), pipelines=config.pipelines,
                 )
             )  # fmt: skip
         else:
@@ -172,7 +172,7 @@ def _run_engine(
         alive = run_loop(
             run_embedded(
                 config.proxy, config.model or "", config.engine_flags, sock, exporter, clock,
-                RandomIds(), engine_log, on_ready,
+                RandomIds(), engine_log, on_ready, config.pipelines,
             )
         )  # fmt: skip
     finally:

@@ -9,6 +9,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from collectors.settings import CollectorSettings
+from proxy.pipelines.settings import PipelineSettings
 from proxy.settings import AccessSettings, ProxySettings, UpstreamSettings
 from stagelens.errors import UserError
 
@@ -39,6 +40,9 @@ class Config(BaseModel):
     collector: str | None = Field(default=None, description="a collector that runs elsewhere")
     proxy: ProxySettings = ProxySettings()
     upstream: UpstreamSettings | None = None
+    pipelines: dict[str, PipelineSettings] = Field(
+        default_factory=dict, description="by the model name that clients ask for"
+    )
     access: AccessSettings = AccessSettings()
     tls: TlsSettings = TlsSettings()
     collect: CollectorSettings = CollectorSettings()
@@ -90,5 +94,5 @@ def _first_problem(problem: ValidationError, path: Path | None) -> str:
     source = f"config file {path}: " if path else ""
     if first["type"] == "extra_forbidden":
         return f"{source}unknown setting {key}: remove it or check its spelling (docs/serve.md)"
-    given = "" if "upstream" in key or "access" in key else f" = {first['input']!r}"
+    given = "" if key.startswith(("upstream", "access", "pipelines")) else f" = {first['input']!r}"
     return f"{source}setting {key}{given}: {first['msg'].removeprefix('Value error, ')}"

@@ -24,6 +24,11 @@ GEN_AI_RESPONSE_ID: Final = "gen_ai.response.id"
 GEN_AI_RESPONSE_MODEL: Final = "gen_ai.response.model"
 GEN_AI_RESPONSE_FINISH_REASONS: Final = "gen_ai.response.finish_reasons"
 GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK: Final = "gen_ai.response.time_to_first_chunk"
+GEN_AI_DATA_SOURCE_ID: Final = "gen_ai.data_source.id"
+GEN_AI_REQUEST_TOP_K: Final = "gen_ai.request.top_k"
+GEN_AI_TOOL_NAME: Final = "gen_ai.tool.name"
+GEN_AI_TOOL_CALL_ID: Final = "gen_ai.tool.call.id"
+GEN_AI_TOOL_TYPE: Final = "gen_ai.tool.type"
 GEN_AI_USAGE_INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
 GEN_AI_USAGE_OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
 GEN_AI_USAGE_CACHE_READ: Final = "gen_ai.usage.cache_read.input_tokens"
@@ -105,6 +110,10 @@ PREFILL_RATE: Final = "stagelens.upstream.prefill_tokens_per_s"  # of tokens eva
 DECODE_MS_PER_TOKEN: Final = "stagelens.upstream.decode_ms_per_token"  # noqa: S105  its own mean
 CHOICE_FIRST_TOKEN_NS: Final = "stagelens.choice_first_token_ns"  # noqa: S105  string: by choice
 TAP_TROUBLE: Final = "stagelens.tap.trouble"  # why an answer could not be read
+
+# --- retrievals and tools that the proxy ran --------------------------------------
+DOCUMENTS: Final = "stagelens.retrieval.documents"  # int, how many came back
+TOOL_RESULT_BYTES: Final = "stagelens.tool.result_bytes"  # int
 
 # --- engine steps: one OTLP log record each ----------------------------------
 EVENT_ENGINE_STEP: Final = "stagelens.engine.step"  # event_name; time_unix_nano = start of the step

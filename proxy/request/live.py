@@ -14,6 +14,7 @@ from proxy.request.record import (
     RequestStatus,
     partition_of,
 )
+from proxy.request.work import StageRun
 from proxy.stream.clocks import Clocks, StreamClocks
 
 
@@ -46,6 +47,7 @@ class LiveRequest:
     done_seen: bool | None = None
     clocks: Clocks = field(default_factory=StreamClocks)
     calls: list[ModelCall] = field(default_factory=list)
+    runs: list[StageRun] = field(default_factory=list)
 
     @property
     def tokens_so_far(self) -> int | None:
@@ -64,18 +66,21 @@ class LiveRequest:
         status, error_type = self._outcome()
         for call in self.calls:
             call.seal(end)
+        for run in self.runs:
+            run.seal(end)
         marks = Marks(
             start_mono_ns=self.start_mono_ns,
             end_mono_ns=end,
             arrival=self.arrival,
             calls=tuple(self.calls),
+            runs=tuple(self.runs),
             stream=self.stream,
             response_mono_ns=self.response_mono_ns,
             first_chunk_mono_ns=self.clocks.first_chunk_mono_ns if self.stream else None,
             first_token_mono_ns=self.clocks.first_token_mono_ns,
             first_answer_mono_ns=self.clocks.first_answer_mono_ns,
         )
-        divided, stages, prompt, deliver = partition_of(marks)
+        divided, stages, prompts, deliver = partition_of(marks)
         repairs = dict.fromkeys(r for _, s in stages for r in s.repairs)
         return RequestRecord(
             trace_id=self.trace_id,
@@ -92,7 +97,7 @@ class LiveRequest:
             source=source,
             marks=marks,
             stages=stages,
-            prompt=prompt,
+            prompts=prompts,
             deliver=deliver,
             partition=divided,
             repairs=tuple(repairs),

@@ -26,7 +26,8 @@ def span_count(record: RequestRecord) -> int:
     stages = sum(
         1 + len(s.intervals()) + (s.undivided is not None) for _, s in record.stages
     )
-    return 1 + stages + (record.prompt is not None) + (record.deliver is not None)
+    alone = len(record.prompts) + len(record.marks.runs)
+    return 1 + stages + alone + (record.deliver is not None)
 
 
 def drafts(record: RequestRecord, anchor: Anchor, ids: IdSource) -> list[SpanDraft]:
@@ -43,8 +44,10 @@ def drafts(record: RequestRecord, anchor: Anchor, ids: IdSource) -> list[SpanDra
         remote_parent=record.parent_span_id is not None,
     )
     made = [root]
-    if record.prompt is not None:
-        made.append(_stage(record.prompt, root.span_id, anchor, ids, dict(_handoff(record))))
+    for number, prompt in enumerate(record.prompts):
+        first = dict(_handoff(record)) if number == 0 else {}
+        made.append(_stage(prompt, root.span_id, anchor, ids, first))
+    made += [run.draft(root.span_id, anchor) for run in record.marks.runs]
     for call, stages in record.stages:
         made += _call(record, call, stages, root.span_id, anchor, ids)
     if record.deliver is not None:

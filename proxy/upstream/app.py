@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 
 from proxy.middleware import Receive, Scope, Send
+from proxy.protocol import ENTERED
 from proxy.recorder import operation_of
 from proxy.request.live import CURRENT, LiveRequest
 from proxy.settings import UpstreamSettings
@@ -62,7 +64,8 @@ class UpstreamApp:
             scope["route"] = route
         exchange = _Exchange(self, scope, receive, send, live, route)
         try:
-            with self._access.enter(scope["headers"]):
+            inside = ENTERED in scope.get("extensions", {})
+            with nullcontext() if inside else self._access.enter(scope["headers"]):
                 await exchange.run()
         except Refusal as refusal:
             if live is not None:

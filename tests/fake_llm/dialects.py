@@ -130,3 +130,45 @@ def responses(texts: Sequence[str] = ("Hel", "lo"), failed: bool = False) -> lis
         kinds.append(("response.completed", {"response": final}))
     return [sse({"type": kind, "sequence_number": i, **body}, kind)
             for i, (kind, body) in enumerate(kinds)]  # fmt: skip
+
+
+def tool_call(index: int, call_id: str, name: str, arguments: str) -> list[bytes]:
+    """A tool call as servers stream it: its name first, its arguments in two pieces."""
+    half = len(arguments) // 2
+    head = {"index": index, "id": call_id, "type": "function",
+            "function": {"name": name, "arguments": ""}}  # fmt: skip
+    pieces = [{"index": index, "function": {"arguments": part}}
+              for part in (arguments[:half], arguments[half:])]  # fmt: skip
+    return [delta(tool_calls=[one]) for one in (head, *pieces)]
+
+
+def asks_tools(*calls: tuple[str, str], at_s: float = 0.0, text: str = "") -> Reply:
+    """A round that asks for tools, given as (name, arguments)."""
+    steps: list[Step] = [ROLE]
+    if at_s:
+        steps.append(Pause(at_s))
+    if text:
+        steps.append(content(text))
+    for index, (name, arguments) in enumerate(calls):
+        steps += tool_call(index, f"c{index}", name, arguments)
+    return Reply([*steps, delta(finish="tool_calls"), usage(10, 4), DONE])
+
+
+def whole_tools(*calls: tuple[str, str], text: str = "") -> Reply:
+    """The same round as one JSON document."""
+    asked = [{"id": f"c{i}", "type": "function", "function": {"name": n, "arguments": a}}
+             for i, (n, a) in enumerate(calls)]  # fmt: skip
+    return whole(message={"role": "assistant", "content": text or None, "tool_calls": asked},
+                 finish="tool_calls")  # fmt: skip
+
+
+def whole(message: dict[str, object], finish: str = "stop") -> Reply:
+    """An answer that is no stream."""
+    body = {
+        "id": "x", "object": "chat.completion", "model": "m",
+        "choices": [{"index": 0, "message": message, "finish_reason": finish}],
+        "usage": {"prompt_tokens": 10, "completion_tokens": 4, "total_tokens": 14},
+    }  # fmt: skip
+    return Reply(
+        [json.dumps(body).encode()], content_type="application/json", framing="length"
+    )

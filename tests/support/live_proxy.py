@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from proxy.pipelines.settings import PipelineSettings
 from proxy.reverse import run_reverse
 from proxy.server import bind, url_of
 from proxy.settings import AccessSettings, ProxySettings, UpstreamSettings, UpstreamTarget
@@ -28,6 +29,7 @@ async def live_proxy(
     access: AccessSettings | None = None,
     proxy: dict[str, object] | None = None,
     clock: Clock | None = None,
+    pipelines: dict[str, dict[str, object]] | None = None,
     **upstream: object,
 ) -> AsyncIterator[LiveProxy]:
     """Serve in front of ``targets`` on a free port of loopback."""
@@ -45,6 +47,9 @@ async def live_proxy(
         run_reverse(
             settings, forwarding, access or AccessSettings(), sock, sink,
             clock or SystemClock(), RandomIds(), on_ready, stop=stopped,
+            pipelines={
+                name: PipelineSettings.model_validate(one) for name, one in (pipelines or {}).items()
+            },
         )
     )  # fmt: skip
     waiting = asyncio.create_task(ready.wait())

@@ -1,0 +1,1 @@
+"""Whole pipelines behind one model name: retrieval, prompt, model, tools."""

@@ -1,0 +1,179 @@
+"""The ASGI application that offers pipelines as models beside those of the application inside."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+from proxy.middleware import App, Message, Receive, Scope, Send
+from proxy.pipelines.loop import Loop, Pipeline
+from proxy.pipelines.outward import Outward
+from proxy.pipelines.problems import PipelineProblem
+from proxy.pipelines.rounds import inner_scope
+from proxy.pipelines.runs import Runs
+from proxy.request.live import CURRENT
+from proxy.stream.clocks import StreamClocks
+from proxy.upstream.answers import Refusal, answer
+from tracer.clock import Clock
+from tracer.ids import IdSource
+
+CHAT = "/v1/chat/completions"
+MODELS = "/v1/models"
+Door = Callable[[Any], AbstractContextManager[Any]]
+
+
+class PipelineApp:
+    """Passes on what is for no pipeline, as it came."""
+
+    def __init__(
+        self,
+        inner: App,
+        pipelines: Mapping[str, Pipeline],
+        clock: Clock,
+        ids: IdSource,
+        most_bytes: int,
+        door: Door | None = None,
+    ) -> None:
+        """``door`` lets a request in by its headers or raises Refusal; without one, the
+        inner application is asked by a look at its list of models.
+        """
+        self._inner = inner
+        self._pipelines = pipelines
+        self._clock = clock
+        self._ids = ids
+        self._most = most_bytes
+        self._door = door
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        at = (scope.get("method"), scope.get("path")) if scope["type"] == "http" else None
+        if at == ("GET", MODELS):
+            await self._models(scope, receive, send)
+        elif at == ("POST", CHAT):
+            await self._chat(scope, receive, send)
+        else:
+            await self._inner(scope, receive, send)
+
+    async def _models(self, scope: Scope, receive: Receive, send: Send) -> None:
+        start, body = await self._whole(scope, receive)
+        if start is None:
+            return
+        try:
+            listed = json.loads(body)
+            listed["data"] += [
+                {"id": name, "object": "model", "created": 0, "owned_by": "stagelens"}
+                for name in self._pipelines
+            ]
+            body = json.dumps(listed).encode()
+        except (ValueError, KeyError, TypeError, RecursionError):
+            pass  # an error, or no list: it goes on as it is
+        headers = [(n, v) for n, v in start["headers"] if n.lower() != b"content-length"]
+        headers.append((b"content-length", str(len(body)).encode()))
+        await send({**start, "headers": headers})
+        await send({"type": "http.response.body", "body": body, "more_body": False})
+
+    async def _whole(
+        self, scope: Scope, receive: Receive, path: str | None = None
+    ) -> tuple[Message | None, bytes]:
+        """The inner application's answer, gathered."""
+        start: Message | None = None
+        body = bytearray()
+
+        async def take(message: Message) -> None:
+            nonlocal start, body
+            if message["type"] == "http.response.start":
+                start = message
+            else:
+                body += message.get("body", b"")
+
+        asked = inner_scope(scope, 0, 1)
+        asked["headers"] = [
+            (n, v) for n, v in asked["headers"] if n not in (b"content-length", b"content-type")
+        ]
+        asked["extensions"] = scope.get("extensions", {})
+        if path is not None:
+            asked.update(method="GET", path=path, raw_path=path.encode())
+        await self._inner(asked, receive, take)
+        scope["route"] = asked.get("route")
+        return start, bytes(body)
+
+    async def _chat(self, scope: Scope, receive: Receive, send: Send) -> None:
+        messages, body = await _read(receive, self._most)
+        asked = _parse(body) if body is not None else None
+        name = asked.get("model") if asked is not None else None
+        pipeline = self._pipelines.get(name) if isinstance(name, str) else None
+        if asked is None or pipeline is None:
+            await self._inner(scope, _again(messages, receive), send)
+            return
+        scope["route"] = SimpleNamespace(path=CHAT)
+        live = CURRENT.get()
+        assert live is not None, "pipelines stand behind the middleware that opens records"
+        live.model, live.clocks = pipeline.name, StreamClocks()
+        try:
+            if self._door is None and not await self._admitted(scope, receive, send):
+                return
+            with self._door(scope["headers"]) if self._door is not None else nullcontext():
+                await self._run(pipeline, asked, scope, receive, send)
+        except Refusal as refusal:
+            live.error_kind = refusal.kind
+            await answer(send, refusal)
+
+    async def _admitted(self, scope: Scope, receive: Receive, send: Send) -> bool:
+        """Whether the inner application lets this client in; else its refusal is passed on."""
+        start, body = await self._whole(dict(scope), receive, MODELS)
+        if start is not None and start["status"] not in (401, 403):
+            return True
+        if start is not None:
+            await send(start)
+            await send({"type": "http.response.body", "body": body, "more_body": False})
+        return False
+
+    async def _run(
+        self, pipeline: Pipeline, asked: dict[str, Any], scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        live = CURRENT.get()
+        assert live is not None
+        out = Outward(send, pipeline.name)
+        runs = Runs(live, self._clock, self._ids)
+        loop = Loop(pipeline, self._inner, scope, receive, out, live, runs)
+        try:
+            await loop.run(asked)
+        except PipelineProblem as problem:
+            live.error_kind = problem.kind
+            await out.fail(problem)
+
+
+async def _read(receive: Receive, most: int) -> tuple[list[Message], bytes | None]:
+    """The request's messages and its body; no body where it is too long or the client left."""
+    messages: list[Message] = []
+    size = 0
+    while True:
+        message = await receive()
+        messages.append(message)
+        if message["type"] != "http.request":
+            return messages, None
+        size += len(message.get("body", b""))
+        if size > most:
+            return messages, None
+        if not message.get("more_body", False):
+            return messages, b"".join(m.get("body", b"") for m in messages)
+
+
+def _again(messages: list[Message], receive: Receive) -> Receive:
+    """Gives what was read once more, then goes on."""
+    left = list(reversed(messages))
+
+    async def again() -> Message:
+        return left.pop() if left else await receive()
+
+    return again
+
+
+def _parse(body: bytes) -> dict[str, Any] | None:
+    try:
+        parsed = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    return parsed if isinstance(parsed, dict) else None

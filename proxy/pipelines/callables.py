@@ -1,0 +1,94 @@
+"""Python functions by import path, run so that none can hold up the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import inspect
+import os
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from proxy.errors import ProxyError
+from proxy.pipelines.problems import StageProblem
+
+MOST_THREADS = 32
+"""Plain functions running at once; one that hangs keeps its thread until it returns."""
+
+
+def load(path: str) -> Callable[..., Any]:
+    """The function at ``module:name``.
+
+    Raises:
+        ProxyError: there is none, or its module fails.
+    """
+    module, _, name = path.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except Exception as problem:  # noqa: BLE001  a stranger's module raises anything
+        raise ProxyError(
+            f"function {path} cannot be imported ({type(problem).__name__}: {problem}): "
+            "check the path and PYTHONPATH"
+        ) from None
+    if not callable(found):
+        raise ProxyError(f"{path} is no function: name one")
+    return found  # type: ignore[no-any-return]
+
+
+def from_env(names: Mapping[str, str]) -> dict[str, str]:
+    """The values of environment variables under other names.
+
+    Raises:
+        ProxyError: one is not set; only its name is told.
+    """
+    for variable in names.values():
+        if variable not in os.environ:
+            raise ProxyError(f"environment variable {variable} is not set: set it before the start")
+    return {key: os.environ[variable] for key, variable in names.items()}
+
+
+class Callables:
+    """Runs functions: coroutines on the loop, plain ones in daemon threads.
+
+    Daemon threads, because a function that hangs must not keep the process from ending.
+    """
+
+    def __init__(self) -> None:
+        self._running = 0
+
+    async def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        """What ``function`` returns or raises."""
+        if inspect.iscoroutinefunction(function):
+            return await function(*args, **kwargs)
+        if self._running >= MOST_THREADS:
+            raise StageProblem("busy", f"{MOST_THREADS} functions are running: try again later")
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[Any] = loop.create_future()
+        self._running += 1
+
+        def finish(value: Any, problem: Exception | None) -> None:  # noqa: ANN401
+            self._running -= 1
+            if done.done():
+                return
+            if problem is not None:
+                done.set_exception(problem)
+            else:
+                done.set_result(value)
+
+        def work() -> None:
+            value: Any = None
+            problem: Exception | None = None
+            try:
+                value = function(*args, **kwargs)
+            except StopIteration:  # a future cannot carry it
+                problem = RuntimeError("StopIteration")
+            except Exception as raised:  # noqa: BLE001  handed to the waiter
+                problem = raised
+            try:
+                loop.call_soon_threadsafe(finish, value, problem)
+            except RuntimeError:
+                return  # the loop is closed: nobody waits
+
+        threading.Thread(target=work, daemon=True, name="stagelens-function").start()
+        return await done

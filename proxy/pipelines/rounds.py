@@ -1,0 +1,269 @@
+"""One round: the plain application is called in ASGI terms, and its answer read as it comes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from proxy.middleware import App, Message, Receive, Scope
+from proxy.pipelines.outward import Outward
+from proxy.pipelines.problems import PipelineProblem
+from proxy.pipelines.tools.kit import ToolCall
+from proxy.protocol import ENTERED
+from proxy.request.live import LiveRequest
+from proxy.stream.chunks import identifier
+from proxy.stream.sse import SseReader
+
+_OWN = (b"content-length", b"transfer-encoding", b"accept-encoding", b"content-encoding")
+MOST_CALLS = 128
+"""Most tool calls read of one round."""
+
+
+class _Stop(Exception):
+    """Thrown into the application from its ``send``: its answer is of no use any more."""
+
+
+@dataclass(slots=True)
+class RoundResult:
+    """What a round said. ``whole``: its answer's JSON document, where it was no stream."""
+
+    text: str = ""
+    calls: list[ToolCall] = field(default_factory=list)
+    theirs: bool = False
+    usage: dict[str, Any] | None = None
+    finish: dict[str, Any] | None = None
+    whole: dict[str, Any] | None = None
+
+
+@dataclass(slots=True)
+class _Asked:
+    """A tool call while its pieces come; ``outward`` is its index for the client."""
+
+    id: str
+    name: str
+    outward: int | None
+    pieces: list[str] = field(default_factory=list)
+
+
+class Round:
+    """Made for one call of the model, ``run`` once."""
+
+    def __init__(
+        self,
+        out: Outward,
+        live: LiveRequest,
+        is_theirs: Callable[[str], bool],
+        most_bytes: int,
+    ) -> None:
+        """``is_theirs`` tells by name whether a tool is the client's own."""
+        self._out = out
+        self._live = live
+        self._is_theirs = is_theirs
+        self._most = most_bytes
+        self._size = 0
+        self._status = 0
+        self._stream = False
+        self._reader = SseReader()
+        self._body = bytearray()
+        self._ended = False
+        self._asked: dict[int, _Asked] = {}
+        self._theirs_sent = 0
+        self._problem: PipelineProblem | None = None
+        self._clocks = live.clocks
+        self._text: list[str] = []
+        self.result = RoundResult()
+
+    async def run(
+        self, app: App, scope: Scope, receive: Receive, body: dict[str, Any], number: int
+    ) -> RoundResult | None:
+        """The round's result; None where the application broke off without an end.
+
+        Raises:
+            PipelineProblem: the model's answer is an error or unreadable.
+        """
+        data = json.dumps(body, ensure_ascii=False).encode()
+        given = False
+
+        async def inner_receive() -> Message:
+            nonlocal given
+            if not given:
+                given = True
+                return {"type": "http.request", "body": data, "more_body": False}
+            return await receive()
+
+        try:
+            await app(inner_scope(scope, len(data), number), inner_receive, self._take)
+        except Exception:
+            if self._problem is None:
+                raise
+        finally:
+            self._live.clocks = self._clocks
+        if self._problem is not None:
+            raise self._problem
+        if not self._ended:
+            return None
+        self._finish()
+        return self.result
+
+    async def _take(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self._status = message["status"]
+            kind = next((v for n, v in message["headers"] if n.lower() == b"content-type"), b"")
+            self._stream = self._status == 200 and kind.lower().startswith(b"text/event-stream")
+            self._live.clocks = self._clocks  # a forwarder set its own, which sees one round
+        elif message["type"] == "http.response.body" and self._problem is None:
+            try:
+                await self._take_body(message.get("body", b""))
+            except PipelineProblem as problem:
+                self._problem = problem
+                raise _Stop from None
+            self._ended = self._ended or not message.get("more_body", False)
+
+    async def _take_body(self, part: bytes) -> None:
+        self._size += len(part)
+        if self._size > self._most:
+            raise PipelineProblem(
+                502, "answer_too_large", f"the model's answer is longer than {self._most} bytes"
+            )
+        if not self._stream:
+            self._body += part
+            return
+        for event in self._reader.feed(part):
+            if event.data.strip() != b"[DONE]":
+                await self._event(_parsed(event.data))
+
+    async def _event(self, chunk: dict[str, Any]) -> None:
+        if "error" in chunk:
+            raise _of_error(chunk, 502)
+        if isinstance(chunk.get("usage"), dict):
+            self.result.usage = chunk["usage"]
+        choices = chunk.get("choices")
+        if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
+            return
+        choice = choices[0]
+        delta = choice.get("delta")
+        delta = dict(delta) if isinstance(delta, dict) else {}
+        asked = delta.pop("tool_calls", None)
+        theirs = self._tool_deltas(asked) if isinstance(asked, list) else []
+        if isinstance(delta.get("content"), str):
+            self._text.append(delta["content"])
+        if theirs:
+            delta["tool_calls"] = theirs
+        if "role" in delta and not self._out.role_due():
+            del delta["role"]
+            if delta.get("content") == "":
+                del delta["content"]
+        reason = choice.get("finish_reason")
+        plain = {k: v for k, v in chunk.items() if k != "usage"}
+        if reason is not None:
+            self.result.finish = {**plain, "choices": [{**choice, "delta": {}}]}
+        if any(v is not None for v in delta.values()):
+            await self._out.chunk(
+                {**plain, "choices": [{**choice, "delta": delta, "finish_reason": None}]}
+            )
+
+    def _tool_deltas(self, given: list[Any]) -> list[dict[str, Any]]:
+        """Keep the pieces; those of the client's own tools, to be passed on untouched."""
+        passed = []
+        for number, one in enumerate(given):
+            if not isinstance(one, dict):
+                continue
+            index = one.get("index", number)
+            function = one.get("function")
+            function = function if isinstance(function, dict) else {}
+            if index not in self._asked:
+                if len(self._asked) >= MOST_CALLS:
+                    raise PipelineProblem(502, "too_many_calls", f"more than {MOST_CALLS} tool calls")
+                self._asked[index] = self._begin(one, function)
+            asked = self._asked[index]
+            if isinstance(function.get("arguments"), str):
+                asked.pieces.append(function["arguments"])
+            if asked.outward is not None:
+                passed.append({**one, "index": asked.outward})
+        return passed
+
+    def _begin(self, one: dict[str, Any], function: dict[str, Any]) -> _Asked:
+        name = str(function.get("name") or "")
+        outward = None
+        if self._is_theirs(name):
+            outward, self._theirs_sent = self._theirs_sent, self._theirs_sent + 1
+        return _Asked(str(one.get("id") or ""), name, outward)
+
+    def _finish(self) -> None:
+        result = self.result
+        if not self._stream:
+            self._finish_whole()
+            return
+        result.text = "".join(self._text)
+        result.theirs = self._theirs_sent > 0
+        result.calls = [
+            ToolCall(a.id, a.name, "".join(a.pieces))
+            for a in self._asked.values()
+            if a.outward is None
+        ]
+
+    def _finish_whole(self) -> None:
+        body = _parsed(bytes(self._body), self._status)
+        if self._status != 200 or "error" in body:
+            raise _of_error(body, self._status if self._status >= 400 else 502)
+        result = self.result
+        result.whole = body
+        if isinstance(body.get("usage"), dict):
+            result.usage = body["usage"]
+        choices = body.get("choices")
+        message = choices[0].get("message") if isinstance(choices, list) and choices else None
+        if not isinstance(message, dict):
+            raise PipelineProblem(502, "bad_answer", "the model's answer holds no message")
+        result.text = message.get("content") or ""
+        asked = message.get("tool_calls") or []
+        theirs = [c for c in asked if self._is_theirs(_name(c))]
+        result.theirs = bool(theirs)
+        result.calls = [
+            ToolCall(str(c.get("id", "")), _name(c), str(c["function"].get("arguments", "")))
+            for c in asked[:MOST_CALLS]
+            if _name(c) and c not in theirs
+        ]
+        if theirs:
+            message["tool_calls"] = theirs
+
+
+def inner_scope(scope: Scope, size: int, number: int) -> Scope:
+    """The scope of an inner request: the client's, with the proxy's own body."""
+    headers = [(n, v) for n, v in scope["headers"] if n.lower() not in _OWN]
+    headers = [
+        (n, v + b"-r%d" % number if n.lower() == b"x-request-id" and number > 1 else v)
+        for n, v in headers
+    ]  # an engine takes each id once
+    headers = [(n, v) for n, v in headers if n.lower() != b"content-type"]
+    headers += [(b"content-type", b"application/json"), (b"content-length", str(size).encode())]
+    extensions = {**scope.get("extensions", {}), ENTERED: True}
+    return {**scope, "headers": headers, "extensions": extensions}
+
+
+def _name(call: object) -> str:
+    function = call.get("function") if isinstance(call, dict) else None
+    return str(function.get("name") or "") if isinstance(function, dict) else ""
+
+
+def _parsed(data: bytes, status: int = 200) -> dict[str, Any]:
+    try:
+        body = json.loads(data)
+    except (ValueError, RecursionError):
+        body = None
+    if not isinstance(body, dict):
+        raise PipelineProblem(
+            status if status >= 400 else 502, "bad_answer", "the model's answer cannot be read"
+        )
+    return body
+
+
+def _of_error(body: dict[str, Any], status: int) -> PipelineProblem:
+    """The model's own error, in its words."""
+    error = body.get("error", body)
+    error = error if isinstance(error, dict) else {"message": str(error)}
+    return PipelineProblem(
+        status, identifier(error.get("type")) or "model_error",
+        str(error.get("message") or "the model call failed")[:2000],
+    )  # fmt: skip

@@ -1,0 +1,140 @@
+"""What a pipeline can be told. No secret stands here: only names of environment variables."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+IMPORT_PATH = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
+TOOL_NAME = r"^[A-Za-z0-9_\-]{1,64}$"
+
+
+class _Settings(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+def _web_url(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("a URL is given as http://HOST[:PORT][/PATH] or https://…")
+    if parts.username or parts.password:
+        raise ValueError("a URL holds no credentials: give them with headers_env")
+    return url
+
+
+class _Retriever(_Settings):
+    name: str = Field(min_length=1, max_length=64, description="the data source in spans")
+    top_k: int = Field(default=4, ge=1, le=100)
+    timeout_s: float = Field(default=5.0, gt=0)
+    on_error: Literal["fail", "skip"] = "fail"
+    max_bytes: int = Field(default=1024 * 1024, gt=0, description="largest answer read")
+
+
+class HttpRetriever(_Retriever):
+    """A search endpoint: JSON in, JSON out; ``*_path`` are dotted paths (``$.hits[0].text``)."""
+
+    kind: Literal["http"] = "http"
+    url: str
+    query_field: str = "query"
+    top_k_field: str = "top_k"
+    body: dict[str, Any] = Field(default_factory=dict, description="more members of the request")
+    documents_path: str = "documents"
+    text_path: str = "text"
+    id_path: str = "id"
+    headers_env: dict[str, str] = Field(default_factory=dict, description="header: variable")
+
+    _url = field_validator("url")(_web_url)
+
+
+class PythonRetriever(_Retriever):
+    """``function(query, top_k)`` gives documents: texts, or mappings with ``text`` and ``id``."""
+
+    kind: Literal["python"] = "python"
+    function: str = Field(pattern=IMPORT_PATH, description="module:function")
+
+
+class _Tools(_Settings):
+    timeout_s: float = Field(default=30.0, gt=0)
+    max_result_bytes: int = Field(default=64 * 1024, gt=0)
+
+
+class PythonTool(_Tools):
+    """A callable; its parameters' schema is read off its annotations."""
+
+    kind: Literal["python"] = "python"
+    name: str = Field(pattern=TOOL_NAME)
+    function: str = Field(pattern=IMPORT_PATH, description="module:function")
+    description: str = ""
+
+
+class McpTools(_Tools):
+    """Tools of one MCP server: started by ``command`` (stdio), or at ``url`` (streamable HTTP)."""
+
+    kind: Literal["mcp"] = "mcp"
+    command: tuple[str, ...] = ()
+    env: dict[str, str] = Field(default_factory=dict, description="its variable: ours")
+    url: str = ""
+    headers_env: dict[str, str] = Field(default_factory=dict, description="header: variable")
+    tools: tuple[str, ...] = Field(min_length=1, description="those that may run, and no others")
+    connect_timeout_s: float = Field(default=15.0, gt=0)
+
+    @model_validator(mode="after")
+    def _one_way(self) -> McpTools:
+        if bool(self.command) == bool(self.url):
+            raise ValueError("an MCP server is given by command or by url: one of them")
+        if self.url:
+            _web_url(self.url)
+        return self
+
+
+class OpenApiTools(_Tools):
+    """Operations of an OpenAPI 3 document, called over HTTP."""
+
+    kind: Literal["openapi"] = "openapi"
+    document: str = Field(min_length=1, description="a JSON or YAML file")
+    base_url: str
+    operations: tuple[str, ...] = Field(min_length=1, description="operationIds that may run")
+    allow_hosts: tuple[str, ...] = Field(min_length=1, description="HOST or HOST:PORT")
+    private_hosts: tuple[str, ...] = Field(
+        default=(), description="hosts that may have addresses that are not public"
+    )
+    headers_env: dict[str, str] = Field(default_factory=dict, description="header: variable")
+
+    _url = field_validator("base_url")(_web_url)
+
+
+Retriever = Annotated[HttpRetriever | PythonRetriever, Field(discriminator="kind")]
+Tool = Annotated[PythonTool | McpTools | OpenApiTools, Field(discriminator="kind")]
+
+
+class PipelineSettings(_Settings):
+    """One pipeline. ``system_prompt`` may hold ``{documents}``, where the retrieved texts go."""
+
+    model: str = Field(min_length=1, description="the plain model that answers")
+    system_prompt: str = ""
+    retrievers: tuple[Retriever, ...] = ()
+    tools: tuple[Tool, ...] = ()
+    max_rounds: int = Field(default=8, ge=1, le=100, description="most model calls of a request")
+    max_parallel_tools: int = Field(default=16, ge=1, le=256, description="calls of one round")
+    on_tool_error: Literal["tell", "fail"] = Field(
+        default="tell", description="tell the model what went wrong, or fail the request"
+    )
+    show_tools: bool = Field(default=False, description="a `stagelens` member tells of tool calls")
+    max_request_bytes: int = Field(default=16 * 1024 * 1024, gt=0)
+    max_answer_bytes: int = Field(default=16 * 1024 * 1024, gt=0)
+
+    @model_validator(mode="after")
+    def _own_names(self) -> PipelineSettings:
+        names = [r.name for r in self.retrievers]
+        names_of_tools: list[str] = []
+        for tool in self.tools:
+            if isinstance(tool, PythonTool):
+                names_of_tools.append(tool.name)
+            else:
+                names_of_tools += tool.tools if isinstance(tool, McpTools) else tool.operations
+        for given in (names, names_of_tools):
+            if twice := sorted({n for n in given if given.count(n) > 1}):
+                raise ValueError(f"the name {twice[0]} is given twice: names must differ")
+        return self

@@ -1,0 +1,1 @@
+"""What a model may ask for, run in the proxy."""

@@ -1,0 +1,113 @@
+"""The tools of a pipeline: what the model is told of them, and how one call runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import jsonschema
+
+from proxy.errors import ProxyError
+from proxy.pipelines.problems import StageProblem
+from proxy.pipelines.runs import Runs, Trace
+
+Call = Callable[[dict[str, Any], Trace], Awaitable[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyTool:
+    """One tool that may run; ``schema`` is the JSON Schema of its arguments."""
+
+    name: str
+    description: str
+    schema: Mapping[str, Any]
+    timeout_s: float
+    max_result_bytes: int
+    call: Call
+    kind: str = "function"
+
+    def told(self) -> dict[str, Any]:
+        """As chat completions take it."""
+        about = {"name": self.name, "description": self.description, "parameters": self.schema}
+        return {"type": "function", "function": about}
+
+
+class ToolSource(Protocol):
+    """Gives tools between ``start`` and ``close``."""
+
+    async def start(self) -> list[ReadyTool]:
+        """Raises :class:`ProxyError` where the tools are not as the settings say."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One call as the model asked for it; ``arguments`` is its text, of any quality."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+def check_schema(tool: ReadyTool) -> ReadyTool:
+    """The tool again; ProxyError where its schema is none."""
+    try:
+        jsonschema.Draft202012Validator.check_schema(dict(tool.schema))
+    except jsonschema.SchemaError as problem:
+        raise ProxyError(
+            f"tool {tool.name} has no valid JSON Schema: {problem.message[:200]}"
+        ) from None
+    return tool
+
+
+async def run_call(call: ToolCall, tools: Mapping[str, ReadyTool], runs: Runs) -> str:
+    """The result's text.
+
+    Raises:
+        StageProblem: the tool is unknown, its arguments are bad, it failed, was too slow
+            or gave too much. Each leaves its span.
+    """
+    tool = tools.get(call.name)
+    if tool is None:  # what the model invents names no span: a name is of few values
+        async def nothing(_: Trace) -> str:
+            raise StageProblem("unknown_tool", "there is no such tool")
+
+        return await runs.tool("_unknown", "function", call.id, 1.0, nothing)
+
+    async def work(trace: Trace) -> str:
+        result = await tool.call(_arguments(call, tool), trace)
+        size = len(result.encode("utf-8", "replace"))
+        if size > tool.max_result_bytes:
+            raise StageProblem(
+                "result_too_large",
+                f"the result has {size} bytes, more than the {tool.max_result_bytes} allowed",
+            )
+        return result
+
+    return await runs.tool(tool.name, tool.kind, call.id, tool.timeout_s, work)
+
+
+def _arguments(call: ToolCall, tool: ReadyTool) -> dict[str, Any]:
+    try:
+        given = json.loads(call.arguments or "{}")
+    except (ValueError, RecursionError):
+        raise StageProblem("bad_arguments", "the arguments are no valid JSON") from None
+    if not isinstance(given, dict):
+        raise StageProblem("bad_arguments", "the arguments must be a JSON object")
+    try:
+        jsonschema.Draft202012Validator(dict(tool.schema)).validate(given)
+    except jsonschema.ValidationError as problem:
+        where = problem.json_path
+        raise StageProblem("bad_arguments", f"argument {where}: {problem.message[:300]}") from None
+    except Exception:  # noqa: BLE001  a reference that does not resolve, a bad pattern
+        raise StageProblem("bad_arguments", "the tool's schema cannot be applied") from None
+    return given
+
+
+def as_text(value: object) -> str:
+    """A function's result for the model: text as it is, all else as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

@@ -1,0 +1,125 @@
+"""HTTP for retrievers and tools: no redirects, no more bytes than allowed, no hidden hosts."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Sequence
+
+import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
+from yarl import URL
+
+from proxy.pipelines.problems import StageProblem
+
+
+def is_public(address: str) -> bool:
+    """Whether an IP address is one of the public internet."""
+    found = ipaddress.ip_address(address.partition("%")[0])
+    mapped = getattr(found, "ipv4_mapped", None)
+    found = mapped or found
+    return found.is_global and not found.is_multicast
+
+
+class PublicResolver(AbstractResolver):
+    """Resolves names, and refuses addresses that are not public unless the host is named.
+
+    The check is of the very addresses that are connected to: a name that changes its
+    address between a check and its use gains nothing.
+    """
+
+    def __init__(self, private_hosts: Sequence[str]) -> None:
+        self._private = frozenset(h.lower() for h in private_hosts)
+        self._inner = aiohttp.ThreadedResolver()
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        found = await self._inner.resolve(host, port, family)
+        if host.lower() not in self._private and not all(is_public(f["host"]) for f in found):
+            raise StageProblem("host_refused", f"host {host} has an address that is not public")
+        return found
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+
+class Web:
+    """One HTTP client; ``allow_hosts`` empty: any host that the caller's own settings name."""
+
+    def __init__(
+        self, allow_hosts: Sequence[str] = (), private_hosts: Sequence[str] | None = None
+    ) -> None:
+        """``private_hosts`` None: addresses are not checked (the settings name the URL)."""
+        self._allow = frozenset(h.lower() for h in allow_hosts)
+        self._private = private_hosts
+        self._session: aiohttp.ClientSession | None = None
+
+    async def start(self) -> None:
+        resolver = None if self._private is None else PublicResolver(self._private)
+        connector = aiohttp.TCPConnector(limit=64, resolver=resolver)
+        self._session = aiohttp.ClientSession(
+            connector=connector, timeout=aiohttp.ClientTimeout(total=None), trust_env=False,
+            cookie_jar=aiohttp.DummyCookieJar(),
+        )  # fmt: skip
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    def check(self, url: str) -> URL:
+        """The URL, if its host may be asked.
+
+        Raises:
+            StageProblem: it may not.
+        """
+        made = URL(url, encoded=True)
+        host, port = (made.host or "").lower(), made.port
+        if self._allow and not {host, f"{host}:{port}"} & self._allow:
+            raise StageProblem("host_refused", f"host {host}:{port} is not in allow_hosts")
+        guarded = self._private is not None and host not in self._private
+        if guarded and _is_ip(host) and not is_public(host):
+            raise StageProblem("host_refused", f"address {host} is not public")
+        return made
+
+    async def ask(
+        self, method: str, url: str, headers: dict[str, str], body: object, most_bytes: int
+    ) -> bytes:
+        """The body of a 2xx answer; ``body`` goes as JSON unless it is None.
+
+        Raises:
+            StageProblem: a refused host, a redirect, another status, too long an answer, no
+                connection.
+        """
+        target = self.check(url)
+        if self._session is None:
+            raise StageProblem("not_started", "the HTTP client is not started")
+        try:
+            async with self._session.request(
+                method, target, headers=headers, json=body, allow_redirects=False
+            ) as answer:
+                if 300 <= answer.status < 400:
+                    raise StageProblem("redirect_refused", "the server redirects, which is refused")
+                if answer.status >= 400:
+                    raise StageProblem(str(answer.status), f"the server answered {answer.status}")
+                return await _read(answer, most_bytes)
+        except aiohttp.ClientError as problem:
+            raise StageProblem("connection", f"no answer: {type(problem).__name__}") from None
+
+
+async def _read(answer: aiohttp.ClientResponse, most: int) -> bytes:
+    read = bytearray()
+    async for part in answer.content.iter_any():
+        read += part
+        if len(read) > most:
+            answer.close()
+            raise StageProblem("result_too_large", f"the result is longer than {most} bytes")
+    return bytes(read)
+
+
+def _is_ip(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,70 @@
+"""A real MCP server for tests: ``python -m tests.support.mcp_server`` speaks stdio, ``PORT`` HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+
+from mcp.server import MCPServer
+from mcp.server.mcpserver import Context
+
+server = MCPServer("tests")
+
+
+@server.tool()
+async def echo(text: str) -> str:
+    """Say it again."""
+    return text
+
+
+@server.tool()
+async def trace(ctx: Context) -> str:
+    """The trace context that came with the call."""
+    meta = ctx.request_context.meta
+    return json.dumps(dict(meta or {}), default=str)
+
+
+@server.tool()
+async def wait(seconds: float) -> str:
+    """Wait."""
+    await asyncio.sleep(seconds)
+    return "waited"
+
+
+@server.tool()
+async def pid() -> str:
+    """The server's process."""
+    return str(os.getpid())
+
+
+@server.tool()
+async def secret() -> str:
+    """What the environment says."""
+    return os.environ.get("TOKEN", "none") + "/" + os.environ.get("OTHER", "none")
+
+
+@server.tool()
+async def much() -> str:
+    """10 MB."""
+    return "x" * 10_000_000
+
+
+@server.tool()
+async def die() -> str:
+    """End the server in the middle of a call."""
+    os._exit(3)
+
+
+@server.tool()
+async def fail() -> str:
+    """Raise."""
+    raise ValueError("no such thing")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        server.run("streamable-http", port=int(sys.argv[1]))
+    else:
+        server.run("stdio")

@@ -1,0 +1,54 @@
+"""Functions that tests' pipelines name by import path."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+
+HELD = threading.Event()
+
+
+def find(query: str, top_k: int) -> list[dict[str, str]]:
+    return [{"id": str(i), "text": f"{query} {i}"} for i in range(top_k)]
+
+
+async def find_slowly(query: str, top_k: int) -> list[str]:
+    await asyncio.sleep(0.2)
+    return [query] * top_k
+
+
+async def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+async def wait(seconds: float) -> str:
+    await asyncio.sleep(seconds)
+    return f"waited {seconds}"
+
+
+async def hang() -> str:
+    await asyncio.Event().wait()
+    return ""
+
+
+def hang_in_thread() -> str:
+    HELD.wait(30)
+    return ""
+
+
+def fail() -> str:
+    raise ValueError("the secret is 1234")
+
+
+def much() -> str:
+    return "x" * 10_000_000
+
+
+def nothing(query: str, top_k: int) -> int:
+    return 7
+
+
+def pid() -> int:
+    return os.getpid()
