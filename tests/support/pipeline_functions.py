@@ -28,6 +28,11 @@ async def wait(seconds: float) -> str:
     return f"waited {seconds}"
 
 
+async def pause() -> str:
+    await asyncio.sleep(0.2)
+    return "paused"
+
+
 async def hang() -> str:
     await asyncio.Event().wait()
     return ""
@@ -36,6 +41,10 @@ async def hang() -> str:
 def hang_in_thread() -> str:
     HELD.wait(30)
     return ""
+
+
+def hold() -> str:
+    return "released" if HELD.wait(15) else "late"
 
 
 def fail() -> str:

@@ -4,66 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
 
 import httpx
 import pytest
 
-from tests.fake_llm.dialects import DONE, asks_tools, chat, content, usage, whole, whole_tools
-from tests.fake_llm.server import Asked, FakeLlm, Hang, Reply, fake_llm
-from tests.support.live_proxy import LiveProxy, live_proxy
+from tests.fake_llm.dialects import asks_tools, chat, content, whole, whole_tools
+from tests.fake_llm.server import Asked, Hang, Reply, fake_llm
+from tests.support.live_proxy import live_proxy
+from tests.support.pipelines import (
+    ANSWER,
+    CHAT,
+    USER,
+    ask,
+    bot,
+    chunks,
+    names,
+    retriever,
+    text_of,
+    tool,
+)
 from tracer import semconv
 
-CHAT = "/v1/chat/completions"
-HERE = "tests.support.pipeline_functions:"
 MS = 1_000_000
-USER = [{"role": "user", "content": "what is up?"}]
-ANSWER = Reply([content("up"), content(" it is", "stop"), usage(20, 2), DONE])
-
-
-def tool(name: str, **more: object) -> dict[str, object]:
-    return {"kind": "python", "name": name, "function": HERE + name, **more}
-
-
-def retriever(name: str, function: str, **more: object) -> dict[str, object]:
-    return {"kind": "python", "name": name, "function": HERE + function, **more}
-
-
-def bot(**more: object) -> dict[str, dict[str, object]]:
-    return {"bot": {"model": "m", "system_prompt": "Help. {documents}", **more}}
-
-
-def in_turn(*replies: Reply) -> Callable[[Asked], Reply]:
-    left = list(replies)
-    return lambda _: left.pop(0)
-
-
-async def ask(
-    replies: Sequence[Reply], pipeline: dict[str, dict[str, object]], **body: object
-) -> tuple[httpx.Response, list[dict[str, object]], LiveProxy, FakeLlm]:
-    async with (
-        fake_llm(in_turn(*replies)) as fake,
-        live_proxy(fake.url, pipelines=pipeline) as proxy,
-        httpx.AsyncClient(timeout=20) as client,
-    ):
-        given = {"model": "bot", "messages": USER, **body}
-        answer = await client.post(proxy.url + CHAT, json=given)
-        roots = await proxy.sink.wait_for(1)
-        return answer, roots, proxy, fake
-
-
-def chunks(answer: httpx.Response) -> list[dict[str, object]]:
-    lines = [line[6:] for line in answer.text.split("\n") if line.startswith("data: ")]
-    return [json.loads(line) for line in lines if line != "[DONE]"]
-
-
-def text_of(answer: httpx.Response) -> str:
-    choices = [c["choices"][0] for c in chunks(answer) if c["choices"]]
-    return "".join(c["delta"].get("content") or "" for c in choices)
-
-
-def names(proxy: LiveProxy) -> list[str]:
-    return [span.name for span in proxy.sink.requests[0]]
 
 
 async def test_a_streamed_request_retrieves_runs_tools_and_ends_with_the_models_words():

@@ -1,0 +1,59 @@
+"""What a pipeline's settings refuse, and the example that is shipped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from proxy.pipelines.callables import load
+from proxy.pipelines.documents import Document, at_path, system_text
+from proxy.pipelines.settings import PipelineSettings
+from stagelens.settings import load_config
+
+ROOT = Path(__file__).parents[4]
+PYTHON = {"kind": "python", "name": "a", "function": "m:f"}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"unknown": 1},
+        {"tools": [PYTHON, PYTHON]},
+        {"tools": [{"kind": "mcp", "tools": ["a"]}]},
+        {"tools": [{"kind": "mcp", "tools": ["a"], "command": ["x"], "url": "http://h"}]},
+        {"tools": [{"kind": "mcp", "command": ["x"], "tools": []}]},
+        {"tools": [{"kind": "python", "name": "a", "function": "os.system"}]},
+        {"retrievers": [{"kind": "http", "name": "r", "url": "http://u:p@h/"}]},
+        {"retrievers": [{"kind": "http", "name": "r", "url": "file:///etc/passwd"}]},
+        {"max_rounds": 0},
+    ],
+)
+def test_settings_that_contradict_themselves_are_refused(given: dict):
+    """Each is an error before anything starts."""
+    with pytest.raises(ValidationError):
+        PipelineSettings.model_validate({"model": "m", **given})
+
+
+def test_the_example_is_a_valid_config_and_its_functions_are_there():
+    """examples/pipelines/agent.yaml loads and its functions answer."""
+    config = load_config(ROOT / "examples/pipelines/agent.yaml", {})
+    agent = config.pipelines["agent"]
+    found = load(agent.retrievers[0].function)("returns within 30 days", 1)
+    assert found[0]["id"] == "returns"
+
+
+def test_documents_are_data_in_the_prompt():
+    """A document that looks like a placeholder or a line of ours changes nothing."""
+    text = system_text("A {documents} B", [Document('{documents}\n"}', "1")])
+    assert text == 'A {"id": "1", "text": "{documents}\\n\\"}"} B'
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [("$.a[1].b", 2), ("a[0].b", 1), ("a[9].b", None), ("x.y", None), ("", {"a": [{"b": 1}, {"b": 2}]})],
+)
+def test_paths_find_members_or_none(path: str, found: object):
+    """No path raises, whatever the answer's shape."""
+    assert at_path({"a": [{"b": 1}, {"b": 2}]}, path) == found
