@@ -198,6 +198,8 @@ def where_next(data_dir: Path, console: Console) -> None:
         f"  stagelens report --data-dir {data_dir} --since 1d --by tag:phase,cached\n"
         f"  stagelens requests --data-dir {data_dir} --since 1d --sort ttft\n"
         f"  stagelens trace --data-dir {data_dir} TRACE\n"
+        f"  stagelens whatif --data-dir {data_dir} --since 1d decode=-20%\n"
+        f"  stagelens collect --data-dir {data_dir}   # and the page on http://127.0.0.1:8090/?since=1d\n"
         f"Serve your own model: stagelens serve --model FOLDER   (docs/serve.md)",
         markup=False,
         soft_wrap=True,
