@@ -26,7 +26,8 @@ class Filters(BaseModel):
     requests (``include``), drop those known to be warm or to have hit the prefix cache
     (``exclude``), or keep those alone (``only``); a request of which it is not known
     stays under ``exclude`` and goes under ``only``. ``operation`` is ``model`` (any
-    request that made a model call), ``any``, or one operation's name.
+    request that made a model call; an application's own task, whose requests are told
+    apart from it, is not one), ``any``, or one operation's name (``invoke_workflow``: tasks).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -128,7 +129,7 @@ def where(filters: Filters) -> Where:
     _where_tags(filters, terms, params)
     terms += _where_marks(filters)
     if filters.operation == WITH_MODEL_CALL:
-        terms.append("Operation != ''")
+        terms.append("Operation != '' AND Source != 'app'")
     elif filters.operation != ANY_OPERATION:
         terms.append("Operation = {operation:String}")
         params["operation"] = filters.operation

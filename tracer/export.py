@@ -116,6 +116,17 @@ class OtlpExporter:
             self._thread = threading.Thread(target=self._run, name="stagelens-export", daemon=True)
             self._thread.start()
 
+    def restart_after_fork(self) -> None:
+        """In a forked child: its own thread, and none of the parent's items or counts."""
+        running = self._thread is not None and not self._closing
+        self._spans = _Queue(self._settings.queue_items, lambda group: group.count)
+        self._steps = _Queue(self._settings.queue_items, lambda _: 1)
+        self._wake = threading.Event()
+        self._settled = threading.Condition()
+        self._thread, self._reported = None, ()
+        if running:
+            self.start()
+
     def put_spans(self, group: SpanGroup) -> None:
         """Queue a request's spans; full or closed: dropped and counted."""
         self._put(self._spans, group)

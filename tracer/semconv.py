@@ -29,6 +29,11 @@ GEN_AI_REQUEST_TOP_K: Final = "gen_ai.request.top_k"
 GEN_AI_TOOL_NAME: Final = "gen_ai.tool.name"
 GEN_AI_TOOL_CALL_ID: Final = "gen_ai.tool.call.id"
 GEN_AI_TOOL_TYPE: Final = "gen_ai.tool.type"
+GEN_AI_TOOL_ARGUMENTS: Final = "gen_ai.tool.call.arguments"  # content
+GEN_AI_TOOL_RESULT: Final = "gen_ai.tool.call.result"  # content
+GEN_AI_RETRIEVAL_QUERY: Final = "gen_ai.retrieval.query.text"  # content
+GEN_AI_RETRIEVAL_DOCUMENTS: Final = "gen_ai.retrieval.documents"  # JSON: [{"id", "score"}]
+GEN_AI_AGENT_NAME: Final = "gen_ai.agent.name"
 GEN_AI_USAGE_INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
 GEN_AI_USAGE_OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
 GEN_AI_USAGE_CACHE_READ: Final = "gen_ai.usage.cache_read.input_tokens"
@@ -127,6 +132,16 @@ STEP_WAITING: Final = "stagelens.step.waiting"
 STEP_KV_CACHE_USAGE: Final = "stagelens.step.kv_cache_usage"  # double, 0..1
 STEP_PREEMPTED: Final = "stagelens.step.preempted"
 STEP_ENGINE: Final = "stagelens.step.engine"  # int, engine index
+
+# --- the application's own spans (the decorators) -------------------------------
+DOCUMENT_COUNT: Final = "stagelens.retrieval.count"  # int, all that came back
+DOCUMENT_TEXTS: Final = "stagelens.retrieval.content"  # content
+ARGUMENTS_SIZE: Final = "stagelens.tool.arguments_size"  # int, characters
+RESULT_SIZE: Final = "stagelens.tool.result_size"  # int, characters
+ITEMS: Final = "stagelens.stream.items"  # int, of a stream
+FIRST_ITEM_NS: Final = "stagelens.stream.first_item_ns"  # from the call to its first item
+LAST_ITEM_NS: Final = "stagelens.stream.last_item_ns"
+CUT: Final = "stagelens.cut"  # string[]: "attribute=original length in characters"
 
 # --- what was lost on the way, as cumulative OTLP sums -----------------------
 METRIC_SPANS_RECEIVED: Final = "stagelens.export.spans.received"

@@ -1,0 +1,1 @@
+"""Decorators and context managers for an application's own stages."""

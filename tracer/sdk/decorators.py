@@ -1,0 +1,215 @@
+"""The decorators: bare, with arguments, or as context managers."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, ParamSpec, TypeVar, overload
+
+from opentelemetry.trace import SpanKind
+
+from tracer import semconv
+from tracer.sdk.content import note_content, note_documents, text_of
+from tracer.sdk.live import Live, Spec
+from tracer.sdk.runtime import Runtime, active
+from tracer.sdk.wrap import Begin, Finish, wrap
+from tracer.stages import Stage
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Instrument:
+    """One use of a decorator: call it with a function, or enter it as a context manager."""
+
+    def __init__(self, spec: Spec, begin: Begin, finish: Finish, *, streams: bool = False) -> None:
+        self._spec, self._begin, self._finish, self._streams = spec, begin, finish, streams
+        self._entered: list[tuple[Live, Any]] = []
+
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        made: Callable[P, R] = wrap(
+            function, self._spec, self._begin, self._finish, streams=self._streams
+        )
+        return made
+
+    def __enter__(self) -> Live | None:
+        runtime = active()
+        if runtime is None:
+            return None
+        live = Live(runtime, self._spec, _name(self._spec, None))
+        self._entered.append((live, live.enter()))
+        return live
+
+    def __exit__(
+        self, _k: type[BaseException] | None, problem: BaseException | None, _t: TracebackType | None
+    ) -> None:
+        if self._entered:
+            live, token = self._entered.pop()
+            live.leave(token)
+            live.end(problem)
+
+    async def __aenter__(self) -> Live | None:
+        return self.__enter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, at: TracebackType | None
+    ) -> None:
+        self.__exit__(kind, problem, at)
+
+
+def _name(spec: Spec, function: Any) -> str:
+    """``{operation} {name}``, the conventions' form; the function's name where none was given."""
+    told = spec.name or getattr(function, "__name__", "") or type(function).__name__
+    told = told if function is not None or spec.name else ""
+    return f"{spec.operation} {told}".strip() if spec.operation else told or "stage"
+
+
+def _begun(
+    runtime: Runtime, spec: Spec, function: Any, _a: tuple[Any, ...], _k: dict[str, Any]
+) -> Live:
+    return Live(runtime, spec, _name(spec, function))
+
+
+def _nothing(_live: Live, _result: Any) -> None:
+    return
+
+
+def _use(given: Any, made: Instrument) -> Any:
+    """``@decorator`` bare, or ``@decorator(…)`` and ``with decorator(…)``."""
+    bare = callable(given) or isinstance(given, classmethod | staticmethod)
+    return made(given) if bare else made
+
+
+def _text(given: Any) -> str:
+    return given if isinstance(given, str) else ""
+
+
+@overload
+def trace(name: Callable[P, R]) -> Callable[P, R]: ...
+@overload
+def trace(name: str = "") -> Instrument: ...
+def trace(name: Any = "") -> Any:
+    """A task of the application. The outermost one has the record: stages that add up.
+
+    A stream it gives stops the first-token clock with its first item.
+    """
+    return _use(name, Instrument(Spec(root=True, name=_text(name)), _begun, _nothing))
+
+
+def stage(name: str) -> Instrument:
+    """A part of a task, by name; ``prompt``, ``retrieval`` and ``tool`` are stages by name."""
+    known = Stage(name) if name in Stage.__members__.values() else None
+    return Instrument(Spec(stage=known, name=name), _begun, _nothing)
+
+
+@overload
+def retrieval(data_source: Callable[P, R]) -> Callable[P, R]: ...
+@overload
+def retrieval(data_source: str = "", *, top_k: int | None = None) -> Instrument: ...
+def retrieval(data_source: Any = "", *, top_k: int | None = None) -> Any:
+    """A search: how many documents, their ids and scores; ``k`` or ``top_k`` of the call."""
+    told = {semconv.GEN_AI_DATA_SOURCE_ID: data_source} if isinstance(data_source, str) else {}
+    spec = Spec("retrieval", Stage.RETRIEVAL, SpanKind.CLIENT, name=_text(data_source),
+                attributes={k: v for k, v in told.items() if v})  # fmt: skip
+
+    def begin(runtime: Runtime, spec: Spec, function: Any, args: Any, kwargs: Any) -> Live:
+        live = _begun(runtime, spec, function, args, kwargs)
+        given = _arguments(function, args, kwargs)
+        most = top_k if top_k is not None else given.get("top_k", given.get("k"))
+        if isinstance(most, int) and not isinstance(most, bool):
+            live.span.set_attribute(semconv.GEN_AI_REQUEST_TOP_K, float(most))
+        note_content(runtime, live.span, semconv.GEN_AI_RETRIEVAL_QUERY,
+                     given.get("query", next(iter(given.values()), "")))  # fmt: skip
+        return live
+
+    def finish(live: Live, result: Any) -> None:
+        note_documents(live.runtime, live.span, result)
+
+    return _use(data_source, Instrument(spec, begin, finish))
+
+
+@overload
+def tool(name: Callable[P, R]) -> Callable[P, R]: ...
+@overload
+def tool(name: str = "", *, call_id: str = "") -> Instrument: ...
+def tool(name: Any = "", *, call_id: str = "") -> Any:
+    """A tool's call: its name and id, and how long its arguments and result are."""
+    told: dict[str, Any] = {semconv.GEN_AI_TOOL_TYPE: "function"}
+    if call_id:
+        told[semconv.GEN_AI_TOOL_CALL_ID] = call_id
+    spec = Spec("execute_tool", Stage.TOOL, name=_text(name), attributes=told)
+
+    def begin(runtime: Runtime, spec: Spec, function: Any, args: Any, kwargs: Any) -> Live:
+        live = _begun(runtime, spec, function, args, kwargs)
+        given = _arguments(function, args, kwargs)
+        known = spec.name or getattr(function, "__name__", "")
+        live.span.set_attribute(semconv.GEN_AI_TOOL_NAME, known)
+        live.span.set_attribute(semconv.ARGUMENTS_SIZE, len(text_of(given)))
+        note_content(runtime, live.span, semconv.GEN_AI_TOOL_ARGUMENTS, given)
+        return live
+
+    def finish(live: Live, result: Any) -> None:
+        live.span.set_attribute(semconv.RESULT_SIZE, len(text_of(result)))
+        note_content(live.runtime, live.span, semconv.GEN_AI_TOOL_RESULT, result)
+
+    return _use(name, Instrument(spec, begin, finish))
+
+
+def _model_call(operation: str, given: Any, stage_: Stage | None) -> Any:
+    model = _text(given)
+    told = {semconv.GEN_AI_REQUEST_MODEL: model} if model else {}
+    spec = Spec(
+        operation, stage_, SpanKind.CLIENT, from_first_item=True, name=model, attributes=told
+    )
+    return _use(given, Instrument(spec, _begun, _nothing, streams=True))
+
+
+@overload
+def llm(model: Callable[P, R]) -> Callable[P, R]: ...
+@overload
+def llm(model: str = "") -> Instrument: ...
+def llm(model: Any = "") -> Any:
+    """A model's call. Of a stream: first and last item and the gaps between; the time from
+    the first item on is ``decode``, and nobody divides what lies before it.
+    """
+    return _model_call("chat", model, Stage.DECODE)
+
+
+@overload
+def embedding(model: Callable[P, R]) -> Callable[P, R]: ...
+@overload
+def embedding(model: str = "") -> Instrument: ...
+def embedding(model: Any = "") -> Any:
+    """An embedding model's call; part of the retrieval around it where there is one."""
+    return _model_call("embeddings", model, None)
+
+
+@overload
+def rerank(model: Callable[P, R]) -> Callable[P, R]: ...
+@overload
+def rerank(model: str = "") -> Instrument: ...
+def rerank(model: Any = "") -> Any:
+    """Reordering of documents; the conventions have no such operation, it is a retrieval."""
+    spec = Spec("", Stage.RETRIEVAL, SpanKind.CLIENT, name=_text(model) or "rerank")
+    return _use(model, Instrument(spec, _begun, _nothing))
+
+
+@overload
+def agent(name: Callable[P, R]) -> Callable[P, R]: ...
+@overload
+def agent(name: str = "") -> Instrument: ...
+def agent(name: Any = "") -> Any:
+    """An agent's run; the outermost one has the record, as with :func:`trace`."""
+    told = {semconv.GEN_AI_AGENT_NAME: name} if isinstance(name, str) and name else {}
+    spec = Spec("invoke_agent", root=True, name=_text(name), attributes=told)
+    return _use(name, Instrument(spec, _begun, _nothing))
+
+
+def _arguments(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The call's arguments by name, without ``self`` and ``cls``."""
+    try:
+        bound = inspect.signature(function).bind(*args, **kwargs).arguments
+    except (TypeError, ValueError):
+        return dict(kwargs)
+    return {name: value for name, value in bound.items() if name not in ("self", "cls")}
