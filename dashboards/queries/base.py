@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from collectors.store.errors import StoreError
+from collectors.store.errors import StoreError, StoreGone
 from dashboards.errors import UnavailableError
 
 Row = dict[str, Any]
@@ -51,6 +51,8 @@ def run(
     )
     try:
         return store.query(f"{sql}\n{settings}", {**params, "database": store.database})
+    except StoreGone as error:  # it says itself what helps
+        raise UnavailableError(str(error)) from error
     except StoreError as error:
         raise UnavailableError(_explain(str(error), store.database, limits)) from error
 
