@@ -21,20 +21,6 @@ from tests.support.tiny_model import make_tiny_model
 
 START_LIMIT_S = 300
 MODEL = "tiny"
-PIPELINE = "bot"
-CONFIG = f"""
-pipelines:
-  {PIPELINE}:
-    model: {MODEL}
-    system_prompt: "Help. {{documents}}"
-    retrievers:
-      - {{kind: python, name: docs, function: "tests.support.pipeline_functions:find_slowly"}}
-    tools:
-      - {{kind: python, name: pause, function: "tests.support.pipeline_functions:pause"}}
-      - kind: mcp
-        command: ["{sys.executable}", "-m", "tests.support.mcp_server"]
-        tools: [echo]
-"""
 
 
 @dataclass
@@ -84,7 +70,9 @@ class Served:
             time.sleep(0.2)
 
 
-def start_server(folder: Path, model: Path, *flags: str) -> Served:
+def start_server(
+    folder: Path, model: Path, *flags: str, config: Path | None = None
+) -> Served:
     """`stagelens serve` with free ports, ready to be used."""
     plugin = stat_plugin.install(folder / "plugin")
     stats = folder / "stats.jsonl"
@@ -94,16 +82,14 @@ def start_server(folder: Path, model: Path, *flags: str) -> Served:
         **os.environ, "PYTHONPATH": str(plugin), "STAGELENS_TEST_STATS": str(stats),
         "VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1",
     }  # fmt: skip
-    (folder / "config.yaml").write_text(CONFIG)
     words = (folder / "serve.log").open("wb")
     process = subprocess.Popen(
         [sys.executable, "-m", "stagelens", "serve", "--model", str(model), "--port", "0",
          "--otlp-port", "0", "--api-port", "0", "--data-dir", str(folder / "data"),
-         "--config", str(folder / "config.yaml"),
+         *(["--config", str(config)] if config is not None else []),
          "--ready-file", str(ready), "--shutdown-timeout", "2", "--warm-after", "0", "--",
          "--max-model-len", "1024", "--enforce-eager", "--dtype", "float32",
-         "--served-model-name", MODEL, "--enable-auto-tool-choice", "--tool-call-parser", "xlam",
-         *flags],
+         "--served-model-name", MODEL, *flags],
         env=environment, stderr=words,
     )  # fmt: skip
     give_up = time.monotonic() + START_LIMIT_S

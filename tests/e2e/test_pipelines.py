@@ -3,13 +3,42 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Iterator
 
 import httpx
 import pytest
 
-from tests.e2e.conftest import MODEL, PIPELINE, Served
+from tests.e2e.conftest import MODEL, Served, start_server, stop_server
 
 pytestmark = pytest.mark.engine
+PIPELINE = "bot"
+CONFIG = f"""
+pipelines:
+  {PIPELINE}:
+    model: {MODEL}
+    system_prompt: "Help. {{documents}}"
+    retrievers:
+      - {{kind: python, name: docs, function: "tests.support.pipeline_functions:find_slowly"}}
+    tools:
+      - {{kind: python, name: pause, function: "tests.support.pipeline_functions:pause"}}
+      - kind: mcp
+        command: ["{sys.executable}", "-m", "tests.support.mcp_server"]
+        tools: [echo]
+"""
+
+
+@pytest.fixture(scope="module")
+def served(tiny_model, tmp_path_factory) -> Iterator[Served]:
+    """A server of its own: its tool parser changes what the shared one answers."""
+    folder = tmp_path_factory.mktemp("pipelines")
+    (folder / "config.yaml").write_text(CONFIG)
+    one = start_server(
+        folder, tiny_model, "--enable-auto-tool-choice", "--tool-call-parser", "xlam",
+        config=folder / "config.yaml",
+    )  # fmt: skip
+    yield one
+    assert stop_server(one) == 0
 
 
 def ask(served: Served, tag: str, **more: object) -> httpx.Response:
