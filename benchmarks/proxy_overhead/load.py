@@ -10,6 +10,7 @@ import time
 
 import uvloop
 
+ANSWER_S = 4.2
 BODY = json.dumps({
     "model": "m", "stream": True, "max_tokens": 200,
     "messages": [{"role": "user", "content": "Where did the time go? " * 20}],
@@ -52,13 +53,16 @@ class Stream(asyncio.Protocol):
 
 
 async def closed_loop(port: int, streams: int, requests: int) -> list[Stream]:
-    """``streams`` at once until ``requests`` are done; starts are spread over one token gap."""
+    """``streams`` at once until ``requests`` are done; starts are spread over one answer's length.
+
+    Together they would begin and end in waves, and the wave would be measured.
+    """
     left = list(range(requests))
     done: list[Stream] = []
     rng = random.Random(5)
 
     async def one() -> None:
-        await asyncio.sleep(rng.random() * 0.2)
+        await asyncio.sleep(rng.random() * ANSWER_S)
         while left:
             left.pop()
             stream = Stream(port)
