@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict
 from dashboards.errors import KINDS, BadValueError, DashboardError, UnavailableError
 from dashboards.filters import WITH_MODEL_CALL, Filters, parse_filters
 from dashboards.models.analysis import Compare, WhatIf
+from dashboards.models.records import Records
 from dashboards.models.report import Report
 from dashboards.models.series import Series
 from dashboards.models.status import Health, Status
@@ -67,6 +68,10 @@ class ReportQuery(FilterQuery):
 class RequestsQuery(FilterQuery):
     sort: str = "start"
     limit: int = 20
+
+
+class RecordsQuery(FilterQuery):
+    limit: int = 10_000
 
 
 class SeriesQuery(FilterQuery):
@@ -133,6 +138,12 @@ def build_api(
         filters = query.filters(at.unix_ns())
         with gate.pass_through():
             return _json(source.requests(filters, sort=query.sort, limit=query.limit))
+
+    @app.get("/api/v1/records", response_model=Records)
+    def records(query: Annotated[RecordsQuery, Query()]) -> Response:
+        filters = query.filters(at.unix_ns())
+        with gate.pass_through():
+            return _json(source.records(filters, limit=query.limit))
 
     @app.get("/api/v1/series", response_model=Series)
     def series(query: Annotated[SeriesQuery, Query()]) -> Response:

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ValidationError
 from dashboards.errors import KINDS, BadValueError, DashboardError, UnavailableError
 from dashboards.filters import Filters, to_query
 from dashboards.models.analysis import Compare, WhatIf
+from dashboards.models.records import Records
 from dashboards.models.report import Report
 from dashboards.models.series import Series
 from dashboards.models.status import Health, Status
@@ -50,6 +51,9 @@ class CollectorClient:
     def requests(self, filters: Filters, *, sort: str = "start", limit: int = 20) -> Requests:
         pairs = [*to_query(filters), ("sort", sort), ("limit", str(limit))]
         return self._get("/requests", pairs, Requests)
+
+    def records(self, filters: Filters, *, limit: int = 10_000) -> Records:
+        return self._get("/records", [*to_query(filters), ("limit", str(limit))], Records)
 
     def status(self) -> Status:
         return self._get("/status", [], Status)

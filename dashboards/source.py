@@ -9,12 +9,14 @@ from dashboards.analyses.compare import compare, parse_side
 from dashboards.analyses.whatif import parse_changes, whatif
 from dashboards.filters import Filters
 from dashboards.models.analysis import Compare, WhatIf
+from dashboards.models.records import Records
 from dashboards.models.report import Report
 from dashboards.models.series import Series
 from dashboards.models.status import Status
 from dashboards.models.trace import Requests, Trace
 from dashboards.queries.base import QueryLimits, QueryStore
 from dashboards.queries.operations import check_operation
+from dashboards.queries.records import records
 from dashboards.queries.report import report
 from dashboards.queries.requests import requests
 from dashboards.queries.series import series
@@ -31,6 +33,8 @@ class Source(Protocol):
     def trace(self, trace_id: str) -> Trace: ...
 
     def requests(self, filters: Filters, *, sort: str = "start", limit: int = 20) -> Requests: ...
+
+    def records(self, filters: Filters, *, limit: int = 10_000) -> Records: ...
 
     def status(self) -> Status: ...
 
@@ -73,6 +77,10 @@ class StoreSource:
     def requests(self, filters: Filters, *, sort: str = "start", limit: int = 20) -> Requests:
         self._check(filters)
         return requests(self._store, filters, sort=sort, limit=limit, limits=self._limits)
+
+    def records(self, filters: Filters, *, limit: int = 10_000) -> Records:
+        self._check(filters)
+        return records(self._store, filters, limit=limit, limits=self._limits)
 
     def status(self) -> Status:
         return status(

@@ -192,7 +192,11 @@ def show(rounds: list[dict[str, Result]], options: argparse.Namespace) -> None:
               f"{max(values):>8.3f}   {side} {goal}")  # fmt: skip
     if options.out:
         rows = [{name: asdict(r) for name, r in one.items()} for one in rounds]
-        options.out.write_text(json.dumps({**facts, "ratios": ratios, "rounds": rows}, indent=2))
+        told = [{"what": f"{name}, stagelens / plain", "values": values,
+                 "goal": f"{GOALS[name][1]} {GOALS[name][0]}"} for name, values in ratios.items()]  # fmt: skip
+        options.out.write_text(
+            json.dumps({**facts, "ratios": ratios, "rounds": rows, "rows": told}, indent=2)
+        )
 
 
 if __name__ == "__main__":
