@@ -54,8 +54,6 @@ class Driver:
 
     async def run(self) -> None:
         """Send everything and wait for the answers; after :meth:`stop` return soon."""
-        for primer in self._plan.primers:
-            await self._talk(primer, self._clock.mono_ns(), measured=False)
         talks = _made_ahead(self._plan.conversations, self._settings.requests)
         gc.collect()
         gc.freeze()
@@ -79,6 +77,8 @@ class Driver:
                 task.cancel()
 
     async def _send(self, talks: Iterator[Conversation]) -> None:
+        for primer in self._plan.primers:
+            await self._talk(primer, self._clock.mono_ns(), measured=False)
         self.start_ns = self._clock.mono_ns() + HEAD_START_NS
         if self._plan.arrivals is None:
             count = self.step.concurrency or 1

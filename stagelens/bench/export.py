@@ -7,6 +7,7 @@ import html
 import io
 import json
 from collections.abc import Sequence
+from importlib.resources import files
 from typing import Any
 
 from stagelens.bench.figures import percentile
@@ -42,8 +43,8 @@ def to_csv(levels: Ran, anchor: Anchor) -> str:
 
 def to_html(result: BenchResult, levels: Ran) -> str:
     """One file that needs nothing else: the figures, and how latency is distributed."""
-    from plotly.offline import get_plotlyjs
-
+    bundle = files("plotly") / "package_data" / "plotly.min.js"
+    plotly = bundle.read_text(encoding="utf-8")
     charts = [_distribution(levels, "ttft"), _distribution(levels, "e2e")]
     if result.search or len(levels) > 1:
         charts.append(_curve(result))
@@ -57,7 +58,7 @@ def to_html(result: BenchResult, levels: Ran) -> str:
         f"<title>{html.escape(result.name)}</title><style>{_STYLE}</style>"
         f"<h1>{html.escape(result.name)}</h1><p>{html.escape(result.model)} at "
         f"{html.escape(result.url)}</p><table>{_HEAD}{rows}</table>{places}<ul>{notes}</ul>"
-        f"<p>{html.escape(facts)}</p><script>{get_plotlyjs()}</script><script>"
+        f"<p>{html.escape(facts)}</p><script>{plotly}</script><script>"
         f"{data}.forEach((c, i) => Plotly.newPlot('c' + i, c.data, c.layout));</script></html>\n"
     )
 

@@ -37,7 +37,7 @@ def make_level(driver: Driver, settings: BenchSettings) -> Level:
         input_tokens=inputs, output_tokens=outputs, cached_share=_cached(ok),
         good=good, good_per_s=_per_s(good, window_s), at_percentile=at,
         meets_limits=_meets(at, settings) if settings.goodput and whole else None,
-        **_as_meant(ok),
+        server=None, **_as_meant(ok),
     )  # fmt: skip
 
 
@@ -51,7 +51,7 @@ def point(level: Level) -> Point:
 
 def _figures(whole: Sequence[Sample]) -> tuple[Figures, ...]:
     streamed = [s for s in whole if s.stream]
-    gaps = {True: [], False: []}  # type: dict[bool, list[int]]
+    gaps: dict[bool, list[int]] = {True: [], False: []}
     for one in streamed:
         if not one.error:
             gaps[one.token_gaps] += one.gaps

@@ -10,7 +10,7 @@ from stagelens.bench.sample import Sample
 from stagelens.bench.settings import BenchSettings
 from stagelens.bench.talk import Speech
 from stagelens.bench.wire import Client, Target
-from stagelens.bench.words import PROBES, Scale, probe_text
+from stagelens.bench.words import FEW, WORDS, Scale, probe_text
 from stagelens.errors import UserError
 
 
@@ -24,7 +24,7 @@ class Prepared:
 
 
 async def prepare(client: Client, settings: BenchSettings, key: str | None) -> Prepared:
-    """Ask for the model, then send two requests for one token.
+    """Ask for the model, then send two or three requests for one token.
 
     Raises:
         UserError: nothing answers, the model is not told apart, or both forms of the
@@ -40,10 +40,17 @@ async def prepare(client: Client, settings: BenchSettings, key: str | None) -> P
     speech, first, notes = await _accepted(client, speech, settings)
     if settings.data is not None:
         return Prepared(speech, Scale(), notes)
-    second = await _probe(client, speech, settings, PROBES[1])
-    short, long = first.input_tokens, second.input_tokens
-    scale = Scale.of_probes(short, long) if short and long and not second.error else Scale()
+    scale = await _scale(client, speech, settings, first)
     return Prepared(speech, scale, (*notes, _told(scale)))
+
+
+async def _scale(client: Client, speech: Speech, settings: BenchSettings, first: Sample) -> Scale:
+    short = first.input_tokens
+    for words in (len(WORDS), FEW):
+        second = await _probe(client, speech, settings, words)
+        if short and second.input_tokens and not second.error:
+            return Scale.of_probes(short, words, second.input_tokens)
+    return Scale()
 
 
 async def _only_model(client: Client, speech: Speech, url: str) -> str:
@@ -79,14 +86,14 @@ async def _accepted(
             lambda s: replace(s, stream_usage=False),
         ),
     )
-    sample = await _probe(client, speech, settings, PROBES[0])
+    sample = await _probe(client, speech, settings, 0)
     for note, without in ways:
         if sample.status not in (400, 422):
             break
         if (less := without(speech)) != speech:
             speech = less
             notes.append(note)
-            sample = await _probe(client, speech, settings, PROBES[0])
+            sample = await _probe(client, speech, settings, 0)
     if sample.error:
         said = f": {sample.said}" if sample.said else ""
         raise UserError(f"{settings.url} did not answer a first request ({sample.error}{said})")
@@ -104,12 +111,12 @@ async def _probe(client: Client, speech: Speech, settings: BenchSettings, words:
 def _told(scale: Scale) -> str:
     if scale.exact:
         return (
-            f"Prompts: common words, by two probes one token each here, beside {scale.base:.0f} "
+            f"Prompts: common words, by the probes one token each here, beside {scale.base:.0f} "
             "of the template: lengths are exact."
         )
     if scale.measured:
         return (
-            f"Prompts: common words, by two probes {scale.per_word:.3f} tokens each here: "
+            f"Prompts: common words, by the probes {scale.per_word:.3f} tokens each here: "
             "lengths are near, not exact."
         )
     return "Prompts: common words, taken for one token each: the server told no count."

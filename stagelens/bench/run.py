@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import resource
 import signal
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
@@ -132,7 +131,9 @@ class Runner:
 
 def run_fast(work: Coroutine[Any, Any, T]) -> T:
     """Run on uvloop where it is, with as many sockets as the system lets us have."""
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(ImportError, OSError, ValueError):
+        import resource
+
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     try:

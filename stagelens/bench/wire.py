@@ -46,6 +46,9 @@ class _Connection(asyncio.Protocol):
         self._answer: Answer | None = None
         self.done: asyncio.Future[bool] | None = None
         self.transport: asyncio.Transport | None = None
+        self._headers: dict[bytes, bytes] = {}
+        self._framed = False
+        self._now_ns = 0
         self.used = False
         self.heard = False
         self.lost = False
@@ -57,7 +60,8 @@ class _Connection(asyncio.Protocol):
     def begin(self, request: bytes, answer: Answer, sample: Sample) -> asyncio.Future[bool]:
         """Send; the future's result says whether the connection may serve another request."""
         assert self.transport is not None
-        self._answer, self._headers = answer, {}
+        self._answer = answer
+        self._headers = {}
         self._parser = httptools.HttpResponseParser(self)
         self._framed = self.heard = False
         self.done = asyncio.get_running_loop().create_future()

@@ -1,8 +1,8 @@
 """Prompts of a wanted number of tokens, without a tokenizer.
 
 The words below are each one token, with the space before it, in the usual vocabularies.
-Whether that holds for the server at hand is measured: two probes tell how many tokens a
-prompt has beside its words (the chat template), and how many a word takes.
+Whether that holds for the server at hand is measured: one probe without words tells how many
+tokens a prompt has beside them (the chat template), one with every word how many a word takes.
 """
 
 from __future__ import annotations
@@ -29,38 +29,43 @@ WORDS = tuple(
 )
 FIRST = "the"
 """Each prompt's first word: it has no space before it, so its tokens are in the base."""
-PROBES = (len(WORDS), 2 * len(WORDS))
+FEW = 30
+"""Words of the second probe where one of all words is too long for the server."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How words become the server's tokens: ``base`` beside them, ``per_word`` for each."""
+    """How words become the server's tokens: ``base`` beside them, ``per_word`` for each.
+
+    ``whole``: it was measured with every word.
+    """
 
     base: float = 0.0
     per_word: float = 1.0
     measured: bool = False
+    whole: bool = True
 
     @property
     def exact(self) -> bool:
         """Whether a prompt of any wanted length from ``base`` + 1 on can be made."""
-        return self.measured and self.per_word == 1.0 and self.base == int(self.base)
+        return self.measured and self.whole and self.per_word == 1.0
 
     def words(self, tokens: int) -> int:
         """Words beside ``FIRST`` in a prompt of ``tokens``; at least none."""
         return max(0, round((tokens - self.base) / self.per_word))
 
     @classmethod
-    def of_probes(cls, short: int, long: int) -> Scale:
-        """From the server's counts for :func:`probe_text` of both ``PROBES``."""
-        per_word = (long - short) / (PROBES[1] - PROBES[0])
+    def of_probes(cls, short: int, words: int, long: int) -> Scale:
+        """From the server's counts for :func:`probe_text` of no words and of ``words``."""
+        per_word = (long - short) / words
         if per_word <= 0:
             return cls()
-        return cls(short - PROBES[0] * per_word, per_word, measured=True)
+        return cls(short, per_word, measured=True, whole=words >= len(WORDS))
 
 
 def probe_text(words: int) -> str:
-    """Every word once, or every word twice."""
-    return " ".join((FIRST, *(WORDS[i % len(WORDS)] for i in range(words))))
+    """The first ``words`` of them, each once."""
+    return " ".join((FIRST, *WORDS[:words]))
 
 
 def draw_words(rng: random.Random, count: int) -> list[str]:

@@ -142,6 +142,19 @@ async def test_a_server_with_another_vocabulary_gets_near_lengths():
     assert made.scale.words(151) == pytest.approx(100, abs=2)
 
 
+async def test_a_context_too_short_for_every_word_gets_a_shorter_probe():
+    """Its lengths are near, and not said to be exact."""
+    def script(asked):
+        if asked.method == "POST" and len(asked.body) > 1000:
+            return Reply([b'{"error":"too long"}'], status=400, framing="length")
+        return answer(asked)
+
+    async with load_target(script) as fake:
+        made = await prepared(fake)
+    assert (made.scale.per_word, made.scale.exact) == (1.0, False)
+    assert "near, not exact" in made.notes[-1]
+
+
 def usage_of(prompt: int) -> bytes:
     from tests.fake_llm.dialects import usage
 
