@@ -192,8 +192,10 @@ def show(rounds: list[dict[str, Result]], options: argparse.Namespace) -> None:
               f"{max(values):>8.3f}   {side} {goal}")  # fmt: skip
     if options.out:
         rows = [{name: asdict(r) for name, r in one.items()} for one in rounds]
-        told = [{"what": f"{name}, stagelens / plain", "values": values,
-                 "goal": f"{GOALS[name][1]} {GOALS[name][0]}"} for name, values in ratios.items()]  # fmt: skip
+        told = [
+            {"what": f"{name}, stagelens / plain", "values": values, "goal": f"{side} {goal}"}
+            for (name, values), (goal, side) in zip(ratios.items(), GOALS.values(), strict=True)
+        ]
         options.out.write_text(
             json.dumps({**facts, "ratios": ratios, "rounds": rows, "rows": told}, indent=2)
         )

@@ -27,8 +27,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from dashboards.models.records import Record
 from stagelens.bench.figures import percentile
@@ -38,6 +37,7 @@ from stagelens.bench.run import Runner, run_fast
 from stagelens.bench.settings import BenchSettings
 from tracer.clock import SystemClock
 
+HERE = Path(__file__).resolve().parent
 LOAD_CORE, TARGET_CORE = {0}, {1}
 LEVELS = (50, 90, 99)
 
@@ -79,7 +79,8 @@ def target(folder: Path) -> Iterator[Target]:
     log = folder / f"target-{port}.jsonl"
     process = subprocess.Popen(
         [sys.executable, str(HERE / "target.py"), str(port), str(log)],
-        stdout=subprocess.PIPE, preexec_fn=lambda: os.sched_setaffinity(0, TARGET_CORE),
+        stdout=subprocess.PIPE,
+        preexec_fn=lambda: os.sched_setaffinity(0, TARGET_CORE),  # noqa: PLW1509  no threads here
     )  # fmt: skip
     try:
         assert process.stdout is not None
@@ -162,7 +163,9 @@ def replayed(folder: Path, count: int = 1000) -> list[dict[str, object]]:
     ]
 
 
-def against_guidellm(folder: Path, env: Path, rate: float, seconds: float, rounds: int) -> list[dict[str, object]]:
+def against_guidellm(
+    folder: Path, env: Path, rate: float, seconds: float, rounds: int
+) -> list[dict[str, object]]:
     """Rows: each tool's figure over the truth of its own requests, so that they compare."""
     found: dict[str, list[float]] = {}
     for number in range(rounds):

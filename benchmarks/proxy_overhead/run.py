@@ -26,11 +26,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from stagelens.bench.machine import machine, versions
 
+HERE = Path(__file__).resolve().parent
 TOKENS = 202  # chunks of one stream: role, tokens, end
 PROXY_CORE, LOAD_CORE = {0}, {1}
 

@@ -15,6 +15,18 @@ _ARRIVALS = {
     "gamma": "arrivals in bursts (gamma; deviation of the gaps {burst:g} times their mean)",
 }
 LATE_NS = 5_000_000
+_CLOCKS = (
+    "TTFT and E2E count from the time a request was meant to be sent; the lines from the send "
+    "count from its bytes' leaving. TPOT is by the server's token count."
+)
+_AS_RECORDED = (
+    "Prefixes: a prompt shares as many words with an earlier one as its record found cached "
+    "tokens; the texts themselves are made up."
+)
+_SEED = (
+    "Seed {}: the same seed sends the same prompts at the same times. A server that has seen them "
+    "may find them in its prefix cache."
+)
 
 
 def assumptions(
@@ -23,10 +35,7 @@ def assumptions(
     """One sentence each: load, lengths, prefixes, warm-up, clocks, and what spoils them."""
     return (
         _load(settings), _lengths(settings), *notes, *_prefixes(settings), _warmup(settings),
-        "TTFT and E2E count from the time a request was meant to be sent; the lines from the send "
-        "count from its bytes' leaving. TPOT is by the server's token count.",
-        f"Seed {settings.seed}: the same seed sends the same prompts at the same times. A server "
-        "that has seen them may find them in its prefix cache.",
+        _CLOCKS, _SEED.format(settings.seed),
         *_doubts(levels),
     )  # fmt: skip
 
@@ -59,19 +68,17 @@ def _lengths(settings: BenchSettings) -> str:
 
 def _prefixes(settings: BenchSettings) -> tuple[str, ...]:
     if settings.replay:
-        return (
-            "Prefixes: a prompt shares as many words with an earlier one as its record found "
-            "cached tokens; the texts themselves are made up.",
-        )
+        return (_AS_RECORDED,)
     if settings.data:
         return ()
     if not settings.prefix_share:
         return ("Prefixes: no two prompts begin alike.",)
-    return (
+    told = (
         f"Prefixes: {settings.prefix_share:.0%} of the prompts begin with one of "
         f"{settings.prefixes} shared prefix(es) of {settings.prefix_tokens} tokens, and are at "
-        "least one longer.",
+        "least one longer."
     )
+    return (told,)
 
 
 def _warmup(settings: BenchSettings) -> str:

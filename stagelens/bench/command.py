@@ -163,7 +163,8 @@ def _limits(text: str) -> dict[str, float]:
 
 
 def _first(problem: ValidationError) -> str:
-    first = problem.errors(include_url=False)[0]
+    errors = problem.errors(include_url=False)
+    first = min(errors, key=lambda one: one["type"] == "missing")
     key = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
         return f"unknown setting {key} of a load: docs/bench.md lists those that there are"

@@ -79,12 +79,13 @@ class Driver:
     async def _send(self, talks: Iterator[Conversation]) -> None:
         for primer in self._plan.primers:
             await self._talk(primer, self._clock.mono_ns(), measured=False)
-        self.start_ns = self._clock.mono_ns() + HEAD_START_NS
+        self.start_ns = self._clock.mono_ns()
         if self._plan.arrivals is None:
             count = self.step.concurrency or 1
             for _ in range(count):
                 self._keep(self._worker(talks))
             return
+        self.start_ns += HEAD_START_NS
         with Pacer(self._clock) as pacer:
             for at_s, talk in zip(self._plan.arrivals, talks, strict=False):
                 intended_ns = self.start_ns + seconds_to_ns(at_s)

@@ -8,6 +8,7 @@ import ctypes
 import os
 import sys
 from types import TracebackType
+from typing import Self
 
 from tracer.clock import Clock
 
@@ -16,7 +17,7 @@ _FLAGS = 0o2000000 | 0o4000  # close on exec, do not block
 
 
 class _Spec(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_long) for name in ("every_s", "every_ns", "at_s", "at_ns")]  # noqa: RUF012
+    _fields_ = [(name, ctypes.c_long) for name in ("every_s", "every_ns", "at_s", "at_ns")]
 
 
 class Pacer:
@@ -27,7 +28,7 @@ class Pacer:
         self._fd = -1
         self._waiting: asyncio.Future[None] | None = None
 
-    def __enter__(self) -> Pacer:
+    def __enter__(self) -> Self:
         if sys.platform == "linux":
             with contextlib.suppress(OSError, AttributeError):
                 self._libc = ctypes.CDLL(None, use_errno=True)

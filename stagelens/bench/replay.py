@@ -53,7 +53,8 @@ def make_replay(recorded: Recorded, scale: Scale, seed: int, speed: float) -> Pl
     primers: list[Conversation] = []
     talks: list[Conversation] = []
     for one in recorded.records:
-        assert one.input_tokens and one.output_tokens
+        assert one.input_tokens
+        assert one.output_tokens
         count = scale.words(one.input_tokens)
         common = _common(one, scale, count)
         if common and common not in families:

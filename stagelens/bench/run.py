@@ -71,7 +71,7 @@ class Runner:
                     if not self.ran.interrupted:
                         await self._level(client, step)
         finally:
-            client.close()
+            await client.close()
             with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
                 loop.remove_signal_handler(signal.SIGINT)
         return self.ran

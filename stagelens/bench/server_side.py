@@ -75,13 +75,14 @@ def _reading(
     client = figures("", [s.e2e_sent_ns for s in samples])
     server = figures("", [r.e2e_ns for r in found])
     late = figures("", [s.late_ns for s in samples])
-    lines = [
+    first = (
         f"E2E p50 is {duration(client.p50_ns)} from the client's send and "
         f"{duration(server.p50_ns)} in the proxy's record. Per request "
         f"{_signed(outside.p50_ns)} (p50) and {_signed(outside.p99_ns)} (p99) lie outside of "
         "the record: the network, the wait before the proxy read the first byte, and this "
         "client after the last."
-    ]
+    )
+    lines = [first]
     if before is not None:
         lines.append(
             f"Of that, {_signed(before.p50_ns)} (p50) and {_signed(before.p99_ns)} (p99) passed "

@@ -84,14 +84,17 @@ def _level(level: Level, console: Console) -> None:
     counts = level.counts
     errors = "".join(f", {n} {kind}" for kind, n in counts.errors.items())
     cut = f", {counts.interrupted} interrupted" if counts.interrupted else ""
-    lines = [
+    what = (
         f"{level.label}: {counts.sent} sent ({counts.warmup} more as warm-up), {counts.ok} ok, "
-        f"{counts.failed} failed{errors}{cut}",
+        f"{counts.failed} failed{errors}{cut}"
+    )
+    rates = (
         f"{rate(level.offered_per_s)} requests/s sent, {rate(level.done_per_s)}/s answered, "
         f"{rate(level.input_tokens_per_s)} input and {rate(level.output_tokens_per_s)} output "
         f"tokens/s, {rate(level.in_flight_mean)} in flight (peak {level.in_flight_peak}), cached "
-        f"{'unknown' if level.cached_share is None else f'{level.cached_share:.0%}'}",
-    ]
+        f"{'unknown' if level.cached_share is None else f'{level.cached_share:.0%}'}"
+    )
+    lines = [what, rates]
     if level.good is not None:
         lines.append(f"{level.good} within the limits: {rate(level.good_per_s)}/s")
     console.print(Text(shown(lines[0], ascii_only=is_ascii(console)), "bold"))

@@ -196,7 +196,9 @@ class Client:
         if not sample.error:
             sample.error, sample.said = kind, said[:300]
 
-    def close(self) -> None:
+    async def close(self) -> None:
+        """End the kept connections; the loop has closed their sockets when this returns."""
         for connection in self._free:
             connection.abort()
         self._free.clear()
+        await asyncio.sleep(0)

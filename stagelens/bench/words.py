@@ -11,7 +11,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-WORDS = tuple(
+_TEXT = (
     "time year people way day man thing woman life child world school state family group "
     "country problem hand part place case week company system program question work number "
     "night point home water room mother area money story fact month lot right study book eye "
@@ -20,13 +20,15 @@ WORDS = tuple(
     "door health person art war history party result change morning reason research girl guy "
     "moment air teacher force education foot boy age policy music market sense nation plan "
     "college interest death course someone experience behind river north south table light "
-    "green black white early sound short field whole space heard best hour better true during "
-    "hundred five remember step hold west ground fast sing listen six less ten simple several "
-    "toward lay against pattern slow center love serve appear road map rain rule govern pull "
-    "cold notice voice unit town fine fly fall lead cry dark machine note wait star box rest "
-    "correct able stood front teach final gave quick ocean warm free strong special mind clear "
-    "tail produce nothing stay wheel full blue object decide surface deep moon island test".split()
+    "green black white early sound short field whole space heard best better true during "
+    "hundred five remember step hold west ground fast sing listen six less ten simple "
+    "several toward lay against pattern slow center love serve appear road map rain rule "
+    "govern pull cold notice voice unit town fine fly fall lead cry dark machine note wait "
+    "star box rest correct able stood front teach final gave quick ocean warm free strong "
+    "special mind clear tail produce nothing stay wheel full blue object decide surface deep "
+    "moon island test "
 )
+WORDS = tuple(_TEXT.split())
 FIRST = "the"
 """Each prompt's first word: it has no space before it, so its tokens are in the base."""
 FEW = 30

@@ -14,7 +14,8 @@ from stagelens.bench.settings import BenchSettings
 from stagelens.bench.talk import Conversation, Speech, Turn
 from stagelens.bench.wire import Client, Target
 from tests.fake_llm.dialects import DONE, chat, usage
-from tests.fake_llm.server import Asked, FakeLlm, Reply, Step as ReplyStep, fake_llm
+from tests.fake_llm.server import Asked, FakeLlm, Reply, fake_llm
+from tests.fake_llm.server import Step as ReplyStep
 from tracer.clock import SystemClock
 
 TEMPLATE_TOKENS = 11

@@ -39,7 +39,7 @@ async def prepared(fake: object, **given: object):
     try:
         return await prepare(client, made, "sk-secret")
     finally:
-        client.close()
+        await client.close()
 
 
 def test_prompts_have_the_tokens_that_were_asked_for():
@@ -72,7 +72,8 @@ def test_levels_of_a_sweep_have_runs_of_their_own():
     assert [s.run for s in steps(settings(rate=(1, 2.5)), "n")] == ["n.rate1", "n.rate2.5"]
     assert [s.run for s in steps(settings(rate=(1,)), "n")] == ["n"]
     sweep = settings(rate=(), concurrency=(1, 4))
-    assert [(s.run, s.concurrency) for s in steps(sweep, "n")] == [("n.concurrency1", 1), ("n.concurrency4", 4)]
+    found = [(s.run, s.concurrency) for s in steps(sweep, "n")]
+    assert found == [("n.concurrency1", 1), ("n.concurrency4", 4)]
 
 
 SHARED = [{"id": "a", "conversations": [

@@ -8,7 +8,7 @@ from itertools import islice, pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stagelens.bench.arrivals import schedule
@@ -64,6 +64,7 @@ def test_a_length_that_is_none_is_refused_in_a_sentence(text):
         parse_lengths(text)
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(0, 1e12), min_size=1, max_size=200), st.floats(0, 100))
 def test_percentiles_are_those_of_numpy(values, level):
     """Linear interpolation between the nearest two."""

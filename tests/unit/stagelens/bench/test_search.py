@@ -68,7 +68,9 @@ def test_failed_requests_count_as_slower_than_all_others():
     assert at_percentile(samples, {"ttft": 1}, 50) == {"ttft": 100 * MS}
 
 
-@pytest.mark.parametrize("text", ["ttft", "ttft=", "ttft=0", "ttft=-1", "speed=1", "ttft=nan", "ttft=1,ttft=2"])
+@pytest.mark.parametrize(
+    "text", ["ttft", "ttft=", "ttft=0", "ttft=-1", "speed=1", "ttft=nan", "ttft=1,ttft=2"]
+)
 def test_a_limit_that_is_none_is_refused(text):
     """In a sentence."""
     with pytest.raises(ValueError, match="limit"):
