@@ -53,8 +53,7 @@ class _Connection(asyncio.Protocol):
         self.heard = False
         self.lost = False
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self.transport = transport
 
     def begin(self, request: bytes, answer: Answer, sample: Sample) -> asyncio.Future[bool]:

@@ -48,7 +48,8 @@ def load_target(
 
 
 def tags_of(asked: Asked) -> dict[str, str]:
-    return dict(part.split("=", 1) for part in (asked.header("x-stagelens-tags") or "").split(","))
+    told = asked.header("x-stagelens-tags") or ""
+    return dict(part.split("=", 1) for part in told.split(",") if part)
 
 
 def talk(*words: str, output: int = 2, **more: Any) -> Conversation:

@@ -109,16 +109,16 @@ async def test_an_interrupt_ends_with_what_there_is():
     told = json.loads(out)
     [level] = told["levels"]
     assert (code, told["interrupted"]) == (130, True)
-    assert level["counts"]["ok"] >= 9
+    assert 5 <= level["counts"]["ok"] <= 9
     assert level["counts"]["interrupted"] >= 1
     assert "Traceback" not in err
 
 
 async def test_the_search_tells_the_highest_rate_and_its_curve():
     """A server that is slow beyond 60 requests/s; the curve is by rate."""
-    async with load_target(lambda a: answer(a, ttft_s=0.4 if _level(a) > 60 else 0.0)) as fake:
+    async with load_target(lambda a: answer(a, ttft_s=1.0 if _level(a) > 60 else 0.0)) as fake:
         code, out, _ = await bench(
-            "--url", fake.url, "--find-max-goodput", "ttft=0.2", "--rate", "30", "--precision", "0.3",
+            "--url", fake.url, "--find-max-goodput", "ttft=0.7", "--rate", "30", "--precision", "0.3",
             "--requests", "15", "--format", "json", *QUICK,
         )  # fmt: skip
     search = json.loads(out)["search"]
