@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -50,6 +51,16 @@ class ConnectionMarks:
             self.lost_mono_ns = mono_ns
             if self.on_lost is not None:
                 self.on_lost()
+
+
+def run_now(sending: Coroutine[Any, Any, None]) -> None:
+    """Run an ASGI ``send`` outside a task; uvicorn's suspends only while ``writing_waits``."""
+    try:
+        sending.send(None)
+    except StopIteration:
+        return
+    sending.close()
+    raise RuntimeError("the server's send waits although the client takes what is written")
 
 
 class StampingProtocol(HttpToolsProtocol):
