@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Awaitable, Callable
 
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -53,13 +52,13 @@ class ConnectionMarks:
                 self.on_lost()
 
 
-def run_now(sending: Coroutine[Any, Any, None]) -> None:
+def run_now(sending: Awaitable[None]) -> None:
     """Run an ASGI ``send`` outside a task; uvicorn's suspends only while ``writing_waits``."""
+    steps = sending.__await__()
     try:
-        sending.send(None)
+        next(steps)
     except StopIteration:
         return
-    sending.close()
     raise RuntimeError("the server's send waits although the client takes what is written")
 
 

@@ -10,20 +10,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 
-import httptools
+from proxy.upstream.http1_message import BadResponse, ResponseMessage
 
-HEAD_LIMIT = 64 * 1024
-"""Most bytes of a response's head."""
 HELD_LIMIT = 256 * 1024
 """Bytes of a body that may wait here for a slow client; beyond that the upstream waits."""
-NO_BODY = frozenset({204, 304})
 
 Taker = Callable[[bytes], bool]
 """Takes a part of a body at once; False where it cannot now, and the part waits."""
-
-
-class BadResponse(ValueError):
-    """What the upstream sent is not HTTP/1.1 as it is written down."""
 
 
 class Http1Response:
@@ -117,9 +110,8 @@ class Http1Connection(asyncio.Protocol):
         self._writable.set()
         self._upload: asyncio.Task[None] | None = None
         self._gone = False
-        self._again = False
         self._holding = False
-        self._new_message()
+        self._message = ResponseMessage(headless=False)
 
     @property
     def usable(self) -> bool:
@@ -140,9 +132,7 @@ class Http1Connection(asyncio.Protocol):
         if self._transport is None or self._gone:
             raise ConnectionResetError("the connection to the upstream is gone")
         response = self._response = Http1Response(self)
-        self._headless = method == "HEAD"
-        self._again = False
-        self._new_message()
+        self._message = ResponseMessage(headless=method == "HEAD")
         try:
             if body is None or isinstance(body, bytes):
                 self._transport.write(head + (body or b""))
@@ -186,7 +176,7 @@ class Http1Connection(asyncio.Protocol):
             self._upload.cancel()
             self._upload = None
         self.hold(False)
-        if response.ended and uploaded and self._again and not (self._gone or self._extra):
+        if response.ended and uploaded and self._message.reusable and not self._gone:
             self._on_idle(self)
         else:
             self.close()
@@ -216,32 +206,28 @@ class Http1Connection(asyncio.Protocol):
         if response is None or response.ended:
             self.close()  # nobody asked: what follows cannot be told apart from an answer
             return
+        message = self._message
         try:
-            self._parser.feed_data(data)
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
-            self._break(BadResponse("the upstream did not answer in HTTP"))
+            part = message.feed(data)
+        except BadResponse as problem:
+            self._break(problem)
             return
-        if not self._headed:
-            self._head_size += len(data)
-            if self._head_size > HEAD_LIMIT:
-                self._break(BadResponse("the head of the upstream's answer is too long"))
-                return
-        body = self._body
-        if body:
-            self._body = []
-            response.on_part(body[0] if len(body) == 1 else b"".join(body))
-        if self._complete:
+        if message.headed and not response.status:
+            response.on_head(message.status, message.headers)
+        if part:
+            response.on_part(part)
+        if message.complete:
             response.on_end()
 
     def eof_received(self) -> None:
-        if self._until_close and self._response is not None:
+        if self._message.until_close and self._response is not None:
             self._response.on_end()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._gone = True
         self._writable.set()
         if self._response is not None:
-            if exc is None and self._until_close:
+            if exc is None and self._message.until_close:
                 self._response.on_end()
             else:
                 self._response.on_problem(ConnectionResetError("the upstream hung up"))
@@ -256,44 +242,3 @@ class Http1Connection(asyncio.Protocol):
         if self._response is not None:
             self._response.on_problem(problem)
         self.close()
-
-    # -- the parser's side -----------------------------------------------------
-
-    def _new_message(self) -> None:
-        self._parser = httptools.HttpResponseParser(self)
-        self._headers: list[tuple[bytes, bytes]] = []
-        self._body: list[bytes] = []
-        self._headed = self._complete = self._until_close = self._extra = False
-        self._head_size = 0
-
-    def on_message_begin(self) -> None:
-        self._extra = self._complete  # a second answer to one request
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        if not self._headed:  # afterwards they are trailers
-            self._headers.append((name, value))
-
-    def on_headers_complete(self) -> None:
-        if self._extra:
-            return
-        status = self._parser.get_status_code()
-        if 100 <= status < 200:
-            self._headers = []
-            return
-        self._headed = True
-        names = {name.lower() for name, _ in self._headers}
-        told = b"content-length" in names or b"transfer-encoding" in names
-        self._until_close = not told and status not in NO_BODY and not self._headless
-        if self._response is not None:
-            self._response.on_head(status, self._headers)
-        if self._headless:
-            self._complete = True
-
-    def on_body(self, body: bytes) -> None:
-        if not (self._headless or self._extra):
-            self._body.append(body)
-
-    def on_message_complete(self) -> None:
-        if self._headed:
-            self._complete = True
-            self._again = self._parser.should_keep_alive() and not self._headless

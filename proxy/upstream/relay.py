@@ -11,7 +11,7 @@ from proxy.upstream.call import UpstreamCall
 from proxy.upstream.client import Response
 from proxy.upstream.cutter import UsageCutter
 from proxy.upstream.headers import response_headers, value_of
-from proxy.upstream.http1 import BadResponse
+from proxy.upstream.http1_message import BadResponse
 from proxy.upstream.tap import Tap
 from proxy.upstream.usage import read_headers
 from tracer.clock import Clock
