@@ -13,13 +13,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import uvicorn
+from fastapi import FastAPI
 
 from collectors.app import Receiver, build_receiver
 from collectors.settings import CollectorSettings
-from collectors.store.client import Store, open_store
+from collectors.store.client import open_store
 from collectors.store.migrate import migrate
 from collectors.store.url import StoreUrl
 from dashboards.api import build_api
+from dashboards.prices import Prices
 from proxy.server import bind, url_of
 from stagelens.paths import default_data_dir
 from stagelens.ready import write_ready
@@ -37,6 +39,7 @@ async def run_collector(
     ready_files: Sequence[Path],
     *,
     with_parent: bool,
+    prices: Prices | None = None,
 ) -> None:
     """Serve OTLP and the API until a signal comes or the parent is gone; then flush.
 
@@ -60,7 +63,8 @@ async def run_collector(
         if not stop.is_set():
             folder = settings.spool.folder or _spool_folder(store_url)
             receiver = build_receiver(settings, store, SystemClock(), folder)
-            await _serve(receiver, store, settings, otlp_sock, api_sock, ready_files, with_parent, stop)
+            api = build_api(store, receiver.counts, prices=prices)
+            await _serve(receiver, api, settings, otlp_sock, api_sock, ready_files, with_parent, stop)
     finally:
         for file in ready_files:
             file.unlink(missing_ok=True)
@@ -69,7 +73,7 @@ async def run_collector(
 
 async def _serve(
     receiver: Receiver,
-    store: Store,
+    api: FastAPI,
     settings: CollectorSettings,
     otlp_sock: socket.socket,
     api_sock: socket.socket,
@@ -79,7 +83,7 @@ async def _serve(
 ) -> None:
     loop = asyncio.get_running_loop()
     await receiver.start()
-    servers = [_Quiet(_config(receiver.app)), _Quiet(_config(build_api(store, receiver.counts)))]
+    servers = [_Quiet(_config(receiver.app)), _Quiet(_config(api))]
     serving = [
         asyncio.create_task(server.serve(sockets=[sock]))
         for server, sock in zip(servers, (otlp_sock, api_sock), strict=True)

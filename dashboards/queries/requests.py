@@ -19,7 +19,7 @@ SORTS: Final = {
 _COLUMNS: Final = (
     "toUnixTimestamp64Nano(Timestamp) AS StartNs",
     *("TraceId", "SpanId", "Model", "Operation", "Route", "Status", "HttpStatus", "ErrorType"),
-    *("E2ENs", "FirstTokenNs", "InputTokens", "OutputTokens", "CachedTokens", "Warm"),
+    *("E2ENs", "FirstTokenNs", "TpotNs", "InputTokens", "OutputTokens", "CachedTokens", "Warm"),
     *STAGE_COLUMNS.values(),
 )
 
@@ -79,6 +79,7 @@ def _summary(row: Row) -> RequestSummary:
         error_type=row["ErrorType"] or None,
         e2e_ns=row["E2ENs"],
         ttft_ns=row["FirstTokenNs"],
+        tpot_ns=row["TpotNs"],
         input_tokens=row["InputTokens"],
         output_tokens=row["OutputTokens"],
         cached_tokens=row["CachedTokens"],
