@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from collectors.normalise.settings import NormaliseSettings
 from collectors.store.client import StoreSettings
 
 
@@ -33,6 +34,7 @@ class CollectorSettings(BaseModel):
 
     store: StoreSettings = StoreSettings()
     spool: SpoolSettings = SpoolSettings()
+    normalise: NormaliseSettings = NormaliseSettings()
     max_body_bytes: int = Field(
         default=64 << 20, ge=1024, description="largest body, after decompression"
     )
