@@ -9,6 +9,7 @@ from typing import Protocol
 from collectors.counts import Counts
 from collectors.normalise.normaliser import Normaliser
 from collectors.normalise.tables import Tables
+from collectors.receive.access import Tokens
 from collectors.receive.http import OtlpHttp, response_of
 from collectors.receive.signals import OF_NAME, Signal
 from collectors.settings import CollectorSettings
@@ -53,11 +54,16 @@ class Receiver:
 
 
 def build_receiver(
-    settings: CollectorSettings, store: Store, clock: Clock, spool_folder: Path | None = None
+    settings: CollectorSettings,
+    store: Store,
+    clock: Clock,
+    spool_folder: Path | None = None,
+    tokens: Tokens | None = None,
 ) -> Receiver:
     """OTLP/HTTP → checked rows → spool → one insert a table and second → ``store``.
 
     Without ``spool_folder`` the queue is in memory, and what waits ends with the process.
+    ``tokens``: who may send; everybody without them.
 
     Raises:
         StoreOwned, StoreUnwritable: the spool folder cannot be used.
@@ -66,7 +72,8 @@ def build_receiver(
     if spool_folder is None:
         counts = Counts()
         queue = Writer(store, settings, counts, clock)
-        return Receiver(OtlpHttp(settings, queue, counts, clock), queue, counts, normaliser)
+        app = OtlpHttp(settings, queue, counts, clock, None, tokens)
+        return Receiver(app, queue, counts, normaliser)
     spool = Spool(spool_folder, settings.spool.max_bytes, settings.spool.fsync)
     counts = Counts()
     counts.load(spool.state.counts.snapshot())
@@ -75,7 +82,8 @@ def build_receiver(
         bytes.fromhex(digest): response_of(_signal_of(refused), refused["refused"])
         for digest, refused in spool.state.recent.items()
     }
-    return Receiver(OtlpHttp(settings, writer, counts, clock, known), writer, counts, normaliser)
+    app = OtlpHttp(settings, writer, counts, clock, known, tokens)
+    return Receiver(app, writer, counts, normaliser)
 
 
 def _signal_of(told: dict[str, object]) -> Signal:

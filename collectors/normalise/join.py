@@ -16,7 +16,7 @@ from collectors.normalise.row import Row, stage_columns
 from collectors.normalise.tree import Node
 from collectors.normalise.usage import tree_usage
 from tracer import semconv
-from tracer.stages import Stage, StageInterval, partition
+from tracer.stages import Partition, Stage, StageInterval, partition
 
 DETAIL = "engine_span"
 UPSTREAM = "upstream"
@@ -43,8 +43,9 @@ def joined(record: Node, before: Mapping[str, object]) -> Row | None:
             intervals.append(StageInterval(stage, node.span.start_ns, node.span.end_ns))
     begin = record.span.start_ns
     divided = partition(begin, begin + int(str(before["E2ENs"])), intervals)
+    counts = {**divided.counts, Stage.DELIVER: min(1, divided.counts[Stage.DELIVER])}
     return {
-        **stage_columns(divided),
+        **stage_columns(Partition(divided.segments, divided.exclusive_ns, counts)),
         **_tokens(record, before),
         "SourceDetail": _detail(record),
         "Repairs": sorted({*_list(before["Repairs"]), *repairs}),
