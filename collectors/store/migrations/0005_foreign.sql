@@ -29,11 +29,104 @@ SELECT now64(3, 'UTC') AS SeenAt, TraceId, toUInt32(count()) AS Spans,
 FROM {db}.otel_traces
 WHERE ScopeName != 'stagelens' OR SpanAttributes['stagelens.source'] = 'upstream'
 GROUP BY TraceId;
+-- The kinds of metrics that 0001 left out.
+CREATE TABLE IF NOT EXISTS {db}.otel_metrics_histogram (
+  ResourceAttributes Map(LowCardinality(String), String) CODEC(ZSTD(1)),
+  ResourceSchemaUrl String CODEC(ZSTD(1)),
+  ScopeName String CODEC(ZSTD(1)),
+  ScopeVersion String CODEC(ZSTD(1)),
+  ScopeAttributes Map(LowCardinality(String), String) CODEC(ZSTD(1)),
+  ScopeDroppedAttrCount UInt32 CODEC(ZSTD(1)),
+  ScopeSchemaUrl String CODEC(ZSTD(1)),
+  ServiceName LowCardinality(String) CODEC(ZSTD(1)),
+  MetricName String CODEC(ZSTD(1)),
+  MetricDescription String CODEC(ZSTD(1)),
+  MetricUnit String CODEC(ZSTD(1)),
+  Attributes Map(LowCardinality(String), String) CODEC(ZSTD(1)),
+  StartTimeUnix DateTime64(9, 'UTC') CODEC(Delta(8), ZSTD(1)),
+  TimeUnix DateTime64(9, 'UTC') CODEC(Delta(8), ZSTD(1)),
+  Count UInt64 CODEC(Delta(8), ZSTD(1)),
+  Sum Float64 CODEC(ZSTD(1)),
+  BucketCounts Array(UInt64) CODEC(ZSTD(1)),
+  ExplicitBounds Array(Float64) CODEC(ZSTD(1)),
+  Min Float64 CODEC(ZSTD(1)),
+  Max Float64 CODEC(ZSTD(1)),
+  AggregationTemporality Int32 CODEC(ZSTD(1)),
+  Exemplars Nested (FilteredAttributes Map(LowCardinality(String), String), TimeUnix DateTime64(9, 'UTC'), Value Float64, SpanId String, TraceId String) CODEC(ZSTD(1)),
+  Flags UInt32 CODEC(ZSTD(1))
+) ENGINE = MergeTree
+PARTITION BY toDate(TimeUnix)
+ORDER BY (ServiceName, MetricName, Attributes, toUnixTimestamp64Nano(TimeUnix))
+TTL toDateTime(TimeUnix) + toIntervalDay({ttl})
+SETTINGS ttl_only_drop_parts = 1, non_replicated_deduplication_window = 1000;
+CREATE TABLE IF NOT EXISTS {db}.otel_metrics_exp_histogram (
+  ResourceAttributes Map(LowCardinality(String), String) CODEC(ZSTD(1)),
+  ResourceSchemaUrl String CODEC(ZSTD(1)),
+  ScopeName String CODEC(ZSTD(1)),
+  ScopeVersion String CODEC(ZSTD(1)),
+  ScopeAttributes Map(LowCardinality(String), String) CODEC(ZSTD(1)),
+  ScopeDroppedAttrCount UInt32 CODEC(ZSTD(1)),
+  ScopeSchemaUrl String CODEC(ZSTD(1)),
+  ServiceName LowCardinality(String) CODEC(ZSTD(1)),
+  MetricName String CODEC(ZSTD(1)),
+  MetricDescription String CODEC(ZSTD(1)),
+  MetricUnit String CODEC(ZSTD(1)),
+  Attributes Map(LowCardinality(String), String) CODEC(ZSTD(1)),
+  StartTimeUnix DateTime64(9, 'UTC') CODEC(Delta(8), ZSTD(1)),
+  TimeUnix DateTime64(9, 'UTC') CODEC(Delta(8), ZSTD(1)),
+  Count UInt64 CODEC(Delta(8), ZSTD(1)),
+  Sum Float64 CODEC(ZSTD(1)),
+  Scale Int32 CODEC(ZSTD(1)),
+  ZeroCount UInt64 CODEC(ZSTD(1)),
+  PositiveOffset Int32 CODEC(ZSTD(1)),
+  PositiveBucketCounts Array(UInt64) CODEC(ZSTD(1)),
+  NegativeOffset Int32 CODEC(ZSTD(1)),
+  NegativeBucketCounts Array(UInt64) CODEC(ZSTD(1)),
+  Min Float64 CODEC(ZSTD(1)),
+  Max Float64 CODEC(ZSTD(1)),
+  AggregationTemporality Int32 CODEC(ZSTD(1)),
+  Exemplars Nested (FilteredAttributes Map(LowCardinality(String), String), TimeUnix DateTime64(9, 'UTC'), Value Float64, SpanId String, TraceId String) CODEC(ZSTD(1)),
+  Flags UInt32 CODEC(ZSTD(1))
+) ENGINE = MergeTree
+PARTITION BY toDate(TimeUnix)
+ORDER BY (ServiceName, MetricName, Attributes, toUnixTimestamp64Nano(TimeUnix))
+TTL toDateTime(TimeUnix) + toIntervalDay({ttl})
+SETTINGS ttl_only_drop_parts = 1, non_replicated_deduplication_window = 1000;
+CREATE TABLE IF NOT EXISTS {db}.otel_metrics_summary (
+  ResourceAttributes Map(LowCardinality(String), String) CODEC(ZSTD(1)),
+  ResourceSchemaUrl String CODEC(ZSTD(1)),
+  ScopeName String CODEC(ZSTD(1)),
+  ScopeVersion String CODEC(ZSTD(1)),
+  ScopeAttributes Map(LowCardinality(String), String) CODEC(ZSTD(1)),
+  ScopeDroppedAttrCount UInt32 CODEC(ZSTD(1)),
+  ScopeSchemaUrl String CODEC(ZSTD(1)),
+  ServiceName LowCardinality(String) CODEC(ZSTD(1)),
+  MetricName String CODEC(ZSTD(1)),
+  MetricDescription String CODEC(ZSTD(1)),
+  MetricUnit String CODEC(ZSTD(1)),
+  Attributes Map(LowCardinality(String), String) CODEC(ZSTD(1)),
+  StartTimeUnix DateTime64(9, 'UTC') CODEC(Delta(8), ZSTD(1)),
+  TimeUnix DateTime64(9, 'UTC') CODEC(Delta(8), ZSTD(1)),
+  Count UInt64 CODEC(Delta(8), ZSTD(1)),
+  Sum Float64 CODEC(ZSTD(1)),
+  ValueAtQuantiles Nested (Quantile Float64, Value Float64) CODEC(ZSTD(1)),
+  Flags UInt32 CODEC(ZSTD(1))
+) ENGINE = MergeTree
+PARTITION BY toDate(TimeUnix)
+ORDER BY (ServiceName, MetricName, Attributes, toUnixTimestamp64Nano(TimeUnix))
+TTL toDateTime(TimeUnix) + toIntervalDay({ttl})
+SETTINGS ttl_only_drop_parts = 1, non_replicated_deduplication_window = 1000;
 -- verify
 SELECT 1 FROM system.columns WHERE concat('`', database, '`') = '{db}' AND table = 'requests' AND name = 'SourceDetail';
 SELECT 1 FROM system.columns WHERE concat('`', database, '`') = '{db}' AND table = 'foreign_traces' AND name = 'Calls';
 SELECT 1 FROM system.tables WHERE concat('`', database, '`') = '{db}' AND name = 'foreign_traces_mv';
+SELECT 1 FROM system.columns WHERE concat('`', database, '`') = '{db}' AND table = 'otel_metrics_histogram' AND name = 'ExplicitBounds';
+SELECT 1 FROM system.columns WHERE concat('`', database, '`') = '{db}' AND table = 'otel_metrics_exp_histogram' AND name = 'ZeroCount';
+SELECT 1 FROM system.columns WHERE concat('`', database, '`') = '{db}' AND table = 'otel_metrics_summary' AND name = 'ValueAtQuantiles.Quantile';
 -- rollback
+DROP TABLE IF EXISTS {db}.otel_metrics_histogram;
+DROP TABLE IF EXISTS {db}.otel_metrics_exp_histogram;
+DROP TABLE IF EXISTS {db}.otel_metrics_summary;
 DROP TABLE IF EXISTS {db}.foreign_traces_mv;
 DROP TABLE IF EXISTS {db}.foreign_traces;
 DROP TABLE IF EXISTS {db}.foreign_cursor;
