@@ -6,7 +6,6 @@ into gigabytes before anything could refuse it.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 
 import grpc
@@ -26,6 +25,7 @@ SERVICES = {
     "metrics": "opentelemetry.proto.collector.metrics.v1.MetricsService",
 }
 GZIP = b"\x1f\x8b"
+ZLIB = 0x78
 CODES = {
     400: grpc.StatusCode.INVALID_ARGUMENT,
     401: grpc.StatusCode.UNAUTHENTICATED,
@@ -110,15 +110,11 @@ class OtlpGrpc:
         async def export(body: bytes, context: grpc.aio.ServicerContext) -> bytes:
             try:
                 self._let_in(context)
-                headers = {b"content-type": PROTOBUF}
-                if body.startswith(GZIP):  # never how a request begins: its field 1 is tag 0x0a
-                    headers[b"content-encoding"] = "gzip"
+                headers = {b"content-type": PROTOBUF, b"content-encoding": _packed(body)}
                 answer = await self._taking.take(signal, body, headers)
             except BadBody as refusal:
                 await _abort(context, refusal.status, refusal.message)
                 raise  # abort raises
-            except asyncio.CancelledError:
-                raise
             made: bytes = answer.SerializeToString()
             return made
 
@@ -127,6 +123,14 @@ class OtlpGrpc:
     def _let_in(self, context: grpc.aio.ServicerContext) -> None:
         said = dict(context.invocation_metadata() or ()).get("authorization", "")
         self._tokens.check(said.decode("latin-1") if isinstance(said, bytes) else said)
+
+
+def _packed(body: bytes) -> str:
+    """How gRPC packed a message, told by its first bytes: a request begins with tag 0x0a."""
+    if body.startswith(GZIP):
+        return "gzip"
+    head = int.from_bytes(body[:2], "big")
+    return "deflate" if len(body) > 1 and head >> 8 == ZLIB and head % 31 == 0 else ""
 
 
 async def _abort(context: grpc.aio.ServicerContext, status: int, text: str) -> None:

@@ -21,6 +21,7 @@ from collectors.settings import CollectorSettings
 from collectors.store.client import Store
 from collectors.store.migrate import migrate
 from tests.support.clock import FakeClock
+from tracer.clock import Clock
 
 NOW = 1_767_268_800_000_000_000  # 2026-01-01T12:00:00Z
 SECOND = 10**9
@@ -83,11 +84,15 @@ def own_database(engine: Store) -> Iterator[Store]:
 
 @contextmanager
 def live_receiver(
-    to: Store, tokens: Tokens | None = None, verify: object = True, **settings: object
+    to: Store,
+    tokens: Tokens | None = None,
+    verify: object = True,
+    clock: Clock | None = None,
+    **settings: object,
 ) -> Iterator[LiveReceiver]:
-    """Serve a receiver whose clock stands at ``NOW`` on free ports of loopback."""
+    """Serve a receiver on free ports of loopback; its clock stands at ``NOW`` unless given."""
     made = CollectorSettings(**{"batch_interval_s": 0.02, **settings})  # type: ignore[arg-type]
-    receiver = build_receiver(made, to, FakeClock(unix_ns=NOW), tokens=tokens)
+    receiver = build_receiver(made, to, clock or FakeClock(unix_ns=NOW), tokens=tokens)
     server = uvicorn.Server(
         uvicorn.Config(
             receiver.app, port=0, lifespan="off", log_config=None, access_log=False,

@@ -9,6 +9,8 @@ import grpc
 import pytest
 from google.rpc.error_details_pb2 import RetryInfo
 from google.rpc.status_pb2 import Status
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import (
     ExportLogsServiceRequest,
     ExportLogsServiceResponse,
@@ -19,7 +21,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 )
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
-from collectors.receive.grpc_server import SERVICES
+from collectors.receive.grpc_server import GZIP, SERVICES
 from tests.support.otlp import request, span
 from tests.unit.collectors.live_receiver import NOW, LiveReceiver, live_receiver, own_database
 from tests.unit.collectors.spans import fresh, one
@@ -57,7 +59,7 @@ def retry_s(problem: grpc.RpcError) -> int | None:
     return None
 
 
-@pytest.mark.parametrize("compression", [grpc.Compression.NoCompression, grpc.Compression.Gzip])
+@pytest.mark.parametrize("compression", list(grpc.Compression))
 def test_spans_are_stored_plain_and_packed(live, compression):
     """gRPC's own compression; success says nothing of rejects."""
     trace = next(fresh)
@@ -141,3 +143,19 @@ def test_another_method_is_not_known(live):
     with grpc.insecure_channel(live.grpc) as channel, pytest.raises(grpc.RpcError) as problem:
         channel.unary_unary(f"/{SERVICES['spans']}/Import")(b"", timeout=20)
     assert problem.value.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    body=st.binary(max_size=300)
+    | st.builds(lambda b: gzip.compress(b), st.binary(max_size=100))
+    | st.builds(lambda b: GZIP + b, st.binary(max_size=100)),
+    signal=st.sampled_from(sorted(SERVICES)),
+    packed=st.sampled_from(list(grpc.Compression)),
+)
+def test_any_bytes_are_answered_and_never_with_a_fault_of_ours(live, body, signal, packed):
+    """OK or INVALID_ARGUMENT: never UNKNOWN, INTERNAL or anything that is sent again."""
+    try:
+        export(live, body, signal, compression=packed)
+    except grpc.RpcError as problem:
+        assert problem.code() is grpc.StatusCode.INVALID_ARGUMENT  # noqa: PT017
