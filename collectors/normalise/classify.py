@@ -30,6 +30,7 @@ class Kind(StrEnum):
     OTHER = "other"
 
 
+STAGES = frozenset(str(stage) for stage in Stage)
 MODEL_CALLS = frozenset({Kind.LLM, Kind.ENGINE, Kind.EMBEDDING})
 OPERATIONS: Mapping[str, Kind] = {
     "chat": Kind.LLM, "text_completion": Kind.LLM, "generate_content": Kind.LLM,
@@ -56,7 +57,7 @@ def kind_of(span: Span) -> Kind:
     told = span.attributes
     if semconv.RECORD_VERSION in told:
         return Kind.RECORD
-    if told.get(semconv.STAGE) in list(Stage):
+    if told.get(semconv.STAGE) in STAGES:
         return Kind.STAGE
     if operation := told.get(semconv.GEN_AI_OPERATION_NAME):
         return OPERATIONS.get(operation, Kind.OTHER)
@@ -106,7 +107,7 @@ def stage_by_name(span: Span) -> Stage | None:
 def stage_of(span: Span) -> Stage | None:
     """The stage of a span of kind STAGE."""
     told = span.attributes.get(semconv.STAGE)
-    return Stage(told) if told in list(Stage) else stage_by_name(span)
+    return Stage(told) if told in STAGES else stage_by_name(span)
 
 
 def dialect_of(span: Span) -> str:

@@ -130,8 +130,9 @@ def _counts(root: Node, alone: bool) -> dict[Stage, int]:
     for call in calls_of(root):
         if call.kind is Kind.EMBEDDING and not alone:
             continue
+        parts = [*(above for above in call.above() if above.kind is Kind.LLM), *call.below()]
         for stage in INSIDE_A_CALL:
-            counts[stage] += any(_bears(node, stage) for node in call.below())
+            counts[stage] += any(_bears(node, stage) for node in parts)
     for node in root.below():
         inside = {_stage(above, alone) for above in node.above()}
         stage = _stage(node, alone)

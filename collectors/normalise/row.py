@@ -55,7 +55,7 @@ def row_of(root: Node) -> Row | None:
         "FirstTokenNs": _since(root, first.token_ns),
         **_tokens(root, calls),
         "Source": TASK_SOURCE if around_ours else _source(root),
-        "SourceDetail": ",".join(dict.fromkeys((*_dialects(root), *first.detail))),
+        "SourceDetail": _detail(root, calls, first),
         "Repairs": _repairs(root),
     }
 
@@ -136,15 +136,30 @@ def _tokens(root: Node, calls: list[Node]) -> Row:
     }
 
 
+def _pace(call: Node) -> FirstTokens:
+    """First and last token as the engine tells them, else as the outermost span saw them."""
+    layers = _layers(call)
+    engines = [node for node in layers if node.kind is Kind.ENGINE]
+    found = (first_tokens_of(node.span) for node in (*engines, *layers))
+    return next((one for one in found if one.token_ns is not None), FirstTokens())
+
+
 def _tpot(calls: list[Node]) -> float | None:
     """The calls' first to last token over their tokens after the first ones."""
     spent = tokens = 0
     for call in calls:
-        first, output = _first_tokens(call), tree_usage(_layers(call)[0]).output
-        if first.token_ns is not None and first.last_ns is not None and output and output > 1:
-            spent += first.last_ns - first.token_ns
+        pace, output = _pace(call), tree_usage(_layers(call)[0]).output
+        if pace.token_ns is not None and pace.last_ns is not None and output and output > 1:
+            spent += pace.last_ns - pace.token_ns
             tokens += output - 1
     return spent / tokens if tokens else None
+
+
+def _detail(root: Node, calls: list[Node], first: FirstTokens) -> str:
+    """Whose words, and which of them stand for others."""
+    firsts = [word for word in first.detail if word.startswith("first")]
+    lasts = [word for call in calls for word in _pace(call).detail if word.startswith("last")]
+    return ",".join(dict.fromkeys((*_dialects(root), *firsts, *lasts)))
 
 
 def _source(root: Node) -> str:
