@@ -91,7 +91,7 @@ async def _serve(
     store: Store,
     settings: CollectorSettings,
     socks: tuple[socket.socket, socket.socket],
-    facts: dict[str, str | int],
+    facts: dict[str, object],
     ready_files: Sequence[Path],
     with_parent: bool,
     stop: asyncio.Event,

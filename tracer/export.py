@@ -21,7 +21,7 @@ from opentelemetry.sdk.resources import Resource
 from tracer import otlp, semconv
 from tracer.clock import Clock
 from tracer.counts import Tallies
-from tracer.otlp import LogRecordDraft, Verdict
+from tracer.otlp import LogRecordDraft, Reply, Verdict
 from tracer.spans import SpanDraft
 
 log = logging.getLogger("stagelens.export")
@@ -220,7 +220,7 @@ class OtlpExporter:
         give_up = self._clock.mono_ns() + int(self._settings.give_up_s * 1e9)
         pause_s = 0.1
         while True:
-            reply = otlp.post(self._settings.endpoint + path, body, self._timeout_s(), self._settings.headers)
+            reply = self._post(path, body)
             if reply.verdict is Verdict.TAKEN:
                 tallies.send(count - reply.rejected)
                 if reply.rejected:
@@ -234,6 +234,10 @@ class OtlpExporter:
             if self._clock.mono_ns() + int(wait_s * 1e9) >= ends:
                 return self._lose(count, "unavailable", reply.detail, tallies)
             self._pause(wait_s)
+
+    def _post(self, path: str, body: bytes) -> Reply:
+        to = self._settings.endpoint + path
+        return otlp.post(to, body, self._timeout_s(), self._settings.headers)
 
     def _pause(self, seconds: float) -> None:
         """Wait, but wake when the exporter is being closed."""
@@ -286,6 +290,6 @@ class OtlpExporter:
         body = otlp.sums_body(
             self._resource, SCOPE, self._started_unix_ns, self._clock.unix_ns(), sums
         )
-        reply = otlp.post(self._settings.endpoint + "/v1/metrics", body, self._timeout_s(), self._settings.headers)
+        reply = self._post("/v1/metrics", body)
         if reply.verdict is Verdict.TAKEN:
             self._reported = (spans, steps)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 from collectors.normalise import names
 from collectors.normalise.classify import Kind, kind_of
@@ -127,8 +127,8 @@ def _instant(text: str) -> int | None:
     """ISO 8601, bare or as a JSON string, in nanoseconds of the wall clock (to microseconds)."""
     try:
         at = datetime.fromisoformat(text.strip('"'))
-        at = at if at.tzinfo is not None else at.replace(tzinfo=timezone.utc)
-        since = at - datetime(1970, 1, 1, tzinfo=timezone.utc)
+        at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+        since = at - datetime(1970, 1, 1, tzinfo=UTC)
     except (ValueError, OverflowError):
         return None
     return (since.days * 86_400 + since.seconds) * 10**9 + since.microseconds * 1000

@@ -40,15 +40,14 @@ def divide(root: Node) -> Partition:
 def calls_of(root: Node) -> list[Node]:
     """The model calls: the innermost LLM spans, and engine or embedding spans that stand alone."""
     outer = {id(a) for node in root.below() if node.kind is Kind.LLM for a in node.above()}
-    found = []
-    for node in root.below():
-        if node.kind is Kind.LLM and id(node) not in outer:
-            found.append(node)
-        elif node.kind in (Kind.ENGINE, Kind.EMBEDDING) and not any(
-            above.kind in MODEL_CALLS for above in node.above()
-        ):
-            found.append(node)
-    return found
+    return [node for node in root.below() if _is_a_call(node, outer)]
+
+
+def _is_a_call(node: Node, outer: set[int]) -> bool:
+    if node.kind is Kind.LLM:
+        return id(node) not in outer
+    alone = node.kind in (Kind.ENGINE, Kind.EMBEDDING)
+    return alone and not any(above.kind in MODEL_CALLS for above in node.above())
 
 
 def _with_own(node: Node, inner: list[StageInterval], alone: bool) -> list[StageInterval]:

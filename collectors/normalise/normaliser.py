@@ -12,11 +12,11 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from collectors.normalise.classify import Kind
 from collectors.normalise.join import joined
 from collectors.normalise.row import Row, row_of
 from collectors.normalise.settings import NormaliseSettings
 from collectors.normalise.span import Span
-from collectors.normalise.classify import Kind
 from collectors.normalise.tables import Seen, Tables
 from collectors.normalise.tree import forest
 from collectors.store.errors import StoreError

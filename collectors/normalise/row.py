@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collectors.normalise import names
 from collectors.normalise.call import (
+    FirstTokens,
     error_of,
     finish_of,
     first_tokens_of,
-    FirstTokens,
     model_of,
     streamed,
 )
 from collectors.normalise.classify import Kind, dialect_of
 from collectors.normalise.divide import calls_of, divide
-from collectors.normalise.tree import REPAIR_SKEW, Node
 from collectors.normalise.engine import stages_of
+from collectors.normalise.tree import REPAIR_SKEW, Node
 from collectors.normalise.usage import tree_usage
 from tracer import semconv
 from tracer.stages import Partition, Stage

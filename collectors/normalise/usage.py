@@ -9,7 +9,6 @@ from collectors.normalise.call import Usage, usage_of
 from collectors.normalise.classify import Kind
 from collectors.normalise.tree import Node
 
-
 Number = TypeVar("Number", int, float)
 
 

@@ -77,16 +77,18 @@ def row_of(live: LiveReceiver, trace_id: int) -> dict[str, object]:
 async def test_a_call_of_the_openai_client_below_a_task_is_a_request(live, instrumented, stream):
     """Model, tokens and, where it was streamed, the first token of a scripted 0.2 s."""
     name, tracer = instrumented
-    async with fake_llm(answer(stream)) as fake:
-        async with openai.AsyncOpenAI(base_url=f"{fake.url}/v1", api_key="sk-CANARY") as client:
-            with tracer.start_as_current_span("task") as task:
-                options = {"stream_options": {"include_usage": True}} if stream else {}
-                got = await client.chat.completions.create(
-                    model="m", messages=[{"role": "user", "content": "CANARY-prompt"}],
-                    stream=stream, **options,
-                )  # fmt: skip
-                if stream:
-                    assert [chunk async for chunk in got]
+    options = {"stream_options": {"include_usage": True}} if stream else {}
+    async with (
+        fake_llm(answer(stream)) as fake,
+        openai.AsyncOpenAI(base_url=f"{fake.url}/v1", api_key="sk-CANARY") as client,
+    ):
+        with tracer.start_as_current_span("task") as task:
+            got = await client.chat.completions.create(
+                model="m", messages=[{"role": "user", "content": "CANARY-prompt"}],
+                stream=stream, **options,
+            )  # fmt: skip
+            if stream:
+                assert [chunk async for chunk in got]
     row = row_of(live, task.get_span_context().trace_id)
     assert name in str(row["SourceDetail"])
     wanted = {"Model": "m", "Operation": "chat", "Status": "ok", "OutputTokens": 5 if stream else 4,

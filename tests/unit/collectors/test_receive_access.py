@@ -18,7 +18,7 @@ from collectors.store.errors import StoreError
 from tests.unit.collectors.live_receiver import PROTOBUF, live_receiver, own_database
 from tests.unit.collectors.spans import fresh, one
 
-TOKEN = "tok-CANARY"  # noqa: S105
+TOKEN = "tok-CANARY"
 EXPORT = f"/{SERVICES['spans']}/Export"
 
 
@@ -37,8 +37,8 @@ def test_without_the_token_nothing_is_taken(engine, said, caplog):
             "/v1/traces", content=body, headers={**PROTOBUF, "authorization": said.encode()}
         )
         assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
+        told = [("authorization", said)] if said.isascii() else []
         with grpc.insecure_channel(live.grpc) as channel, pytest.raises(grpc.RpcError) as problem:
-            told = [("authorization", said)] if said.isascii() else []
             channel.unary_unary(EXPORT)(body, timeout=20, metadata=told)
         assert problem.value.code() is grpc.StatusCode.UNAUTHENTICATED
         assert live.spans(trace) == []
