@@ -15,6 +15,8 @@ from pathlib import Path
 import uvicorn
 
 from collectors.app import Receiver, build_receiver
+from collectors.documents.http import add_documents
+from collectors.documents.table import DocumentTable
 from collectors.settings import CollectorSettings
 from collectors.store.client import Store, open_store
 from collectors.store.migrate import migrate
@@ -79,7 +81,9 @@ async def _serve(
 ) -> None:
     loop = asyncio.get_running_loop()
     await receiver.start()
-    servers = [_Quiet(_config(receiver.app)), _Quiet(_config(build_api(store, receiver.counts)))]
+    api = build_api(store, receiver.counts)
+    add_documents(api, DocumentTable(store, SystemClock()))
+    servers = [_Quiet(_config(receiver.app)), _Quiet(_config(api))]
     serving = [
         asyncio.create_task(server.serve(sockets=[sock]))
         for server, sock in zip(servers, (otlp_sock, api_sock), strict=True)
