@@ -16,7 +16,7 @@ MOST_TEXT: Final = 64 * 1024
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Vector = Annotated[tuple[Finite, ...], Field(max_length=MOST_DIMENSIONS)]
 Collection = Annotated[str, Field(pattern=NAME)]
-Source = Annotated[str, Field(min_length=1, max_length=1024)]
+Source = Annotated[str, Field(max_length=1024, pattern=r"^[^\x00-\x1f]+$")]
 
 
 class DocumentsError(StoreError):
