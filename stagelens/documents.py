@@ -153,7 +153,13 @@ async def _add(
 def _progress(files: int, chunks: int) -> Iterator[Callable[[str, int], None]]:
     """A bar on a terminal's standard error; nothing elsewhere."""
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
 
     console = Console(stderr=True)
     with Progress(

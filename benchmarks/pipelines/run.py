@@ -87,7 +87,7 @@ def ask(server: Served, pipeline: str, tool: str):  # noqa: ANN201
     while True:
         try:
             return server.source.trace(trace_id)
-        except Exception:  # noqa: BLE001  not stored yet
+        except Exception:
             if time.monotonic() > ends:
                 raise
             time.sleep(0.2)

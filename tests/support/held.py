@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,9 +33,9 @@ def held() -> Held:
     for file in Path("/proc/self/task").glob("*/children"):
         children.update(int(pid) for pid in file.read_text().split())
     sockets = 0
-    for name in os.listdir("/proc/self/fd"):
+    for file in Path("/proc/self/fd").iterdir():
         try:
-            sockets += os.readlink(f"/proc/self/fd/{name}").startswith("socket:")
+            sockets += str(file.readlink()).startswith("socket:")
         except OSError:
             continue
     return Held(tasks, frozenset(children), sockets)

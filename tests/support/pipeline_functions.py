@@ -73,5 +73,5 @@ def exit_at_once() -> str:
 
 
 def talk(text: str) -> dict[str, object]:
-    print("this is no answer")
+    os.write(1, b"this is no answer\n")
     return {"said": text, "pid": os.getpid()}

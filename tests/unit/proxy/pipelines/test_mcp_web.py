@@ -76,11 +76,13 @@ class Late:
 
     def __init__(self) -> None:
         self.tries = 0
+        self.came = asyncio.Event()
 
     async def start(self) -> list[ReadyTool]:
         self.tries += 1
         if self.tries < 3:
             raise ProxyError("down")
+        asyncio.get_running_loop().call_soon(self.came.set)
         return [ReadyTool("t", "", {}, 1.0, 10, self._call)]
 
     async def close(self) -> None:
@@ -96,8 +98,7 @@ async def test_tools_of_a_server_that_was_down_are_there_once_it_is_up():
     late = Late()
     async with started_later(late, tools, first_s=0.001):
         async with asyncio.timeout(10):
-            while not tools:
-                await asyncio.sleep(0.005)
+            await late.came.wait()
     assert (late.tries, list(tools)) == (3, ["t"])
 
 
