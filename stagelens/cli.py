@@ -15,6 +15,7 @@ except ImportError:  # the light SDK install has no command line
 
 from stagelens.analysing import attribution, cache, goodput, interference, path, throughput
 from stagelens.asking import compare, whatif
+from stagelens.documents import documents
 from stagelens.errors import UserError
 from stagelens.ingesting import ingest
 from stagelens.reading import report, requests, status, trace
@@ -170,6 +171,7 @@ def _grpc(told: int | None, otlp_port: int) -> int:
 for analysis in (attribution, cache, goodput, interference, path, throughput):
     cli.add_command(analysis)
 cli.add_command(compare)
+cli.add_command(documents)
 cli.add_command(ingest)
 cli.add_command(report)
 cli.add_command(requests)

@@ -17,6 +17,8 @@ import uvicorn
 from fastapi import FastAPI
 
 from collectors.app import Receiver, build_receiver
+from collectors.documents.http import add_documents
+from collectors.documents.table import DocumentTable
 from collectors.receive.access import read_tokens
 from collectors.receive.grpc_server import OtlpGrpc, PortTaken
 from collectors.settings import CollectorSettings
@@ -82,6 +84,7 @@ async def run_collector(
             }  # fmt: skip
             socks = otlp_sock, api_sock
             api = build_api(store, receiver.counts, prices=prices)
+            add_documents(api, DocumentTable(store, SystemClock()))
             await _serve(receiver, grpc, api, settings, socks, facts, ready_files, with_parent, stop)
     finally:
         for file in ready_files:

@@ -143,6 +143,7 @@ def _serve_with(
 ) -> int:
     clock = SystemClock()
     endpoint = child.otlp_url if child is not None else (config.collector or "").rstrip("/")
+    api = child.api_url if child is not None else ""
     resource = _resource(config)
     exporter = OtlpExporter(ExportSettings(endpoint, headers=sender_headers()), resource, clock)
     exporter.start()
@@ -158,10 +159,11 @@ def _serve_with(
                 run_reverse(
                     config.proxy, config.upstream, config.access, sock, exporter, clock,
                     RandomIds(), on_ready, tls=config.tls.options(), pipelines=config.pipelines,
+                    collector_api=api,
                 )
             )  # fmt: skip
         else:
-            alive = _run_engine(config, folder, sock, exporter, clock, on_ready)
+            alive = _run_engine(config, folder, sock, exporter, clock, on_ready, api)
     finally:
         exporter.close(config.proxy.flush_timeout_s)
     _say_losses(exporter)
@@ -175,6 +177,7 @@ def _run_engine(
     exporter: OtlpExporter,
     clock: SystemClock,
     on_ready: Callable[[str], Awaitable[None]],
+    api: str,
 ) -> bool:
     from proxy.embedded import run_embedded
     from proxy.engine.lifeline import end_children
@@ -186,7 +189,7 @@ def _run_engine(
         alive = run_loop(
             run_embedded(
                 config.proxy, config.model or "", config.engine_flags, sock, exporter, clock,
-                RandomIds(), engine_log, on_ready, config.pipelines,
+                RandomIds(), engine_log, on_ready, config.pipelines, api,
             )
         )  # fmt: skip
     finally:
