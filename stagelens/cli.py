@@ -14,6 +14,7 @@ except ImportError:  # the light SDK install has no command line
     sys.exit("stagelens: error: the command needs the server parts: pip install 'stagelens[server]'")
 
 from stagelens.asking import compare, whatif
+from stagelens.dashing import dashboards
 from stagelens.errors import UserError
 from stagelens.ingesting import ingest
 from stagelens.reading import report, requests, status, trace
@@ -157,6 +158,7 @@ def collect(
 
 
 cli.add_command(compare)
+cli.add_command(dashboards)
 cli.add_command(ingest)
 cli.add_command(report)
 cli.add_command(requests)
