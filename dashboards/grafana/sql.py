@@ -60,7 +60,7 @@ def repeated(column: str, variable: str) -> str:
     show everything.
     """
     values = texts(variable)
-    return f"({values} IN (array(''), array('$__all')) OR {column} IN {values})"
+    return f"(hasAny({values}, array('', '$__all')) OR {column} IN {values})"
 
 
 MODEL_CALLS: Final = "Operation != '' AND Source != 'app'"

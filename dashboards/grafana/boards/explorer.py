@@ -50,7 +50,7 @@ BOARD: Final = Board(
                          *(f"{column} / 1e6 AS {stage}" for stage, column in STAGE_COLUMNS.items()),
                          "InputTokens AS input_tokens", "CachedTokens AS cached_tokens",
                          "OutputTokens AS output_tokens", "InFlight AS in_flight",
-                         "Preemptions AS preemptions", "toString(Warm) AS warm",
+                         "Preemptions AS preemptions", "ifNull(toString(Warm), '') AS warm",
                          "toJSONString(Tags) AS tags"],
                         requests(*_PICKED)
                         + f"\nORDER BY if({text('order')} = 'newest', "

@@ -58,7 +58,7 @@ BOARD: Final = Board(
                 _stat("Missed", "Requests that broke a limit or failed.",
                       f"countIf(NOT {GOOD}) AS missed", "short"),
                 _stat("TTFT, $percentile", "Beside the limit that was given.",
-                      f"{ms('ttft')} AS ttft, {number('ttft_limit', LIMITS['ttft_limit'])} AS limit",
+                      f"{ms('ttft')} AS ttft, {number('ttft_limit', LIMITS['ttft_limit'])} AS allowed",
                       "ms", (exact("ttft", *TTFT),)),
                 Panel(
                     "Goodput over time", "timeseries", "Of the requests that began then.",
@@ -68,13 +68,13 @@ BOARD: Final = Board(
                 Panel(
                     "Good and all requests per second", "timeseries", "The gap is what was missed.",
                     select([STEP, f"countIf({GOOD}) / $__interval_s AS good",
-                            "count() / $__interval_s AS all"], f"{_WHERE}\n{_BY_TIME}"),
+                            "count() / $__interval_s AS total"], f"{_WHERE}\n{_BY_TIME}"),
                     "reqps",
                 ),
                 Panel(
                     "TTFT against its limit", "timeseries", "At the chosen percentile.",
                     select([STEP, f"{ms('ttft')} AS ttft",
-                            f"{number('ttft_limit', LIMITS['ttft_limit'])} AS limit"],
+                            f"{number('ttft_limit', LIMITS['ttft_limit'])} AS allowed"],
                            f"{_WHERE}\n{_BY_TIME}", given=(sketch("ttft", *TTFT),)),
                 ),
                 Panel(
@@ -93,16 +93,16 @@ BOARD: Final = Board(
                 Panel(
                     "Misses over time by limit", "timeseries",
                     "A request that broke two limits is in both.",
-                    select([STEP, f"arrayJoin({_BROKEN}) AS limit", "count() AS missed"],
-                           f"{_WHERE}\nGROUP BY time, limit\nORDER BY time"),
+                    select([STEP, f"arrayJoin({_BROKEN}) AS broke", "count() AS missed"],
+                           f"{_WHERE}\nGROUP BY time, broke\nORDER BY time"),
                     "short", stacked=True,
                 ),
                 Panel(
                     "Stage that held the missed ones longest", "table",
                     "By limit: the stage with the most time in each request that broke it.",
                     select(
-                        [f"arrayJoin({_BROKEN}) AS limit", f"{largest_stage()} AS stage", "count() AS missed"],
-                        f"{_WHERE}\nGROUP BY limit, stage\nORDER BY missed DESC, limit, stage",
+                        [f"arrayJoin({_BROKEN}) AS broke", f"{largest_stage()} AS stage", "count() AS missed"],
+                        f"{_WHERE}\nGROUP BY broke, stage\nORDER BY missed DESC, broke, stage",
                     ),
                     "short",
                 ),

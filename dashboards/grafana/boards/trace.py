@@ -43,7 +43,9 @@ _STAGE_NAMES: Final = ", ".join(f"'{stage}'" for stage in Stage)
 _STAGE_TIMES: Final = ", ".join(STAGE_COLUMNS.values())
 _ITS_SPAN: Final = (
     *_SPAN_TIMES,
-    f"(SELECT (ServiceInstance, Timestamp, Timestamp + toIntervalNanosecond(E2ENs)) {_ROOT} LIMIT 1) AS its",
+    "(SELECT (argMin(ServiceInstance, Timestamp), min(Timestamp), "
+    "max(Timestamp + toIntervalNanosecond(E2ENs))) "
+    f"FROM requests WHERE TraceId = wanted AND {_WITHIN}) AS its",
 )
 _OVERLAPS: Final = (
     "ServiceInstance = its.1 AND Timestamp < its.3 "
@@ -84,7 +86,7 @@ BOARD: Final = Board(
                          "TpotNs / 1e6 AS tpot", "InputTokens AS input_tokens",
                          "CachedTokens AS cached_tokens", "OutputTokens AS output_tokens",
                          "PreemptedNs / 1e6 AS preempted", "Preemptions AS preemptions",
-                         "InFlight AS in_flight", "toString(Warm) AS warm", "Source AS source",
+                         "InFlight AS in_flight", "ifNull(toString(Warm), '') AS warm", "Source AS source",
                          "toJSONString(Repairs) AS repairs", "toJSONString(Tags) AS tags"],
                         _ROOT, given=_SPAN_TIMES,
                     ),

@@ -118,14 +118,14 @@ KNOWN: dict[tuple[str, str], tuple[int, Callable[[Rows], dict[str, Any]], dict[s
     ("slo", "Goodput"): (1, first, {"goodput": 100 / 3}),
     ("slo", "Good requests per second"): (1, first, {"rate": 1 / 3600}),
     ("slo", "Missed"): (1, first, {"missed": 2}),
-    ("slo", "TTFT, $percentile"): (1, first, {"ttft": 970.0, "limit": 900.0}),
+    ("slo", "TTFT, $percentile"): (1, first, {"ttft": 970.0, "allowed": 900.0}),
     ("slo", "Goodput over time"): (2, at(10), {"goodput": 50.0}),
-    ("slo", "Good and all requests per second"): (2, at(10), {"good": 1 / 60, "all": 2 / 60}),
-    ("slo", "TTFT against its limit"): (2, at(10), {"limit": 900.0}),
+    ("slo", "Good and all requests per second"): (2, at(10), {"good": 1 / 60, "total": 2 / 60}),
+    ("slo", "TTFT against its limit"): (2, at(10), {"allowed": 900.0}),
     ("slo", "Goodput by model"): (2, like(model="llama"), {"n": 2, "goodput": 50.0}),
-    ("slo", "Misses over time by limit"): (2, at(10, limit="ttft"), {"missed": 1}),
+    ("slo", "Misses over time by limit"): (2, at(10, broke="ttft"), {"missed": 1}),
     ("slo", "Stage that held the missed ones longest"): (
-        2, like(limit="error"), {"stage": "unattributed", "missed": 1}),
+        2, like(broke="error"), {"stage": "unattributed", "missed": 1}),
     ("slo", "Slowest of the missed"): (
         2, first, {"trace": trace_id(1), "broke": "ttft", "stage": "decode", "e2e": 4000.0}),
     ("slo", "Lost by reason"): (2, like(reason="queue_full"), {"lost": 2.0}),
@@ -200,7 +200,7 @@ def test_no_data_is_no_error(grafana: Grafana, shown: Shown) -> None:
 
     empty = View(Range(1_000_000_000_000, 1_000_003_600_000), {**UNTOUCHED, "traceId": "f" * 32})
     for row in grafana.rows(empty.expand(shown.sql, REPEATED if shown.whole.get("repeat") else {})):
-        figures = [v for k, v in row.items() if isinstance(v, float) and k != "limit"]
+        figures = [v for k, v in row.items() if isinstance(v, float) and k != "allowed"]
         assert all(value == 0 for value in figures), row
 
 
