@@ -120,7 +120,7 @@ def _panel(one: Panel) -> Any:  # noqa: ANN401  one builder for each kind
         .with_target(QueryBuilder(one)).span(one.width).height(one.height)
     )  # fmt: skip
     if one.repeat:
-        made = made.repeat(one.repeat).repeat_direction(models.PanelRepeatDirection.H).max_per_row(3)
+        made = made.repeat(one.repeat).repeat_direction("h").max_per_row(3)
     if one.kind != "traces":
         made = made.unit(one.unit)
         for column, unit in one.units.items():

@@ -81,7 +81,7 @@ def requests(*more: str, model: str | None = None) -> str:
 
 
 def exact(name: str, column: str, where: str = "") -> str:
-    """``name`` as the exact percentiles of ``column`` at LEVELS, to be used by :func:`ms`."""
+    """The exact percentiles of ``column`` at LEVELS, of which :func:`ms` of ``name`` takes one."""
     return _levels("quantilesExactInclusive", name, column, where)
 
 
@@ -92,8 +92,8 @@ def sketch(name: str, column: str, where: str = "") -> str:
 
 def _levels(function: str, name: str, column: str, where: str) -> str:
     if where:
-        return f"{function}If({LEVELS})({column}, {where}) AS {name}"
-    return f"{function}({LEVELS})({column}) AS {name}"
+        return f"{function}If({LEVELS})({column}, {where}) AS {name}_levels"
+    return f"{function}({LEVELS})({column}) AS {name}_levels"
 
 
 TTFT: Final = ("assumeNotNull(FirstTokenNs)", "FirstTokenNs IS NOT NULL")
@@ -105,7 +105,8 @@ LEVEL: Final = f"indexOf({list(PERCENTILES)}, {text('percentile')})"
 def ms(name: str, level: str | None = None) -> str:
     """One percentile in milliseconds, Float64; NULL where there was no value."""
     at = LEVEL if level is None else str(list(PERCENTILES).index(level) + 1)
-    return f"if(isFinite({name}[{at}]), {name}[{at}] / 1e6, NULL)"
+    value = f"{name}_levels[{at}]"
+    return f"if(isFinite({value}), {value} / 1e6, NULL)"
 
 
 def stage_means(kind: str = "avg") -> list[str]:

@@ -161,7 +161,7 @@ _LOAD: Final = Row(
             select(
                 ["if(InFlight = 0, 0, toUInt32(exp2(floor(log2(InFlight))))) AS in_flight",
                  "count() AS n", f"{ms('e2e')} AS e2e", f"{ms('ttft')} AS ttft",
-                 "if(isFinite(tpot[1]), 1e9 / tpot[1], NULL) AS user_tokens_per_s"],
+                 "if(isFinite(tpot_levels[1]), 1e9 / tpot_levels[1], NULL) AS user_tokens_per_s"],
                 f"{requests()}\nGROUP BY in_flight\nORDER BY in_flight",
                 given=(sketch("e2e", "E2ENs"), sketch("ttft", *TTFT), sketch("tpot", *TPOT)),
             ),
