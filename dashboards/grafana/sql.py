@@ -17,6 +17,11 @@ from tracer.stages import Stage
 PERCENTILES: Final = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p99.9": 0.999}
 LEVELS: Final = ", ".join(str(level) for level in PERCENTILES.values())
 IN_RANGE: Final = "$__timeFilter(Timestamp)"
+HOURS: Final = (
+    "toStartOfHour(Timestamp) >= toStartOfHour($__fromTime, 'UTC') "
+    "AND toStartOfHour(Timestamp) <= toStartOfHour($__toTime, 'UTC')"
+)
+"""The same by whole hours, as the key of ``requests`` has them: without it a whole day is read."""
 STEP: Final = "$__timeInterval(Timestamp) AS time"
 TAGS: Final = "arrayMap((k, v) -> concat(k, '=', v), mapKeys(Tags), mapValues(Tags))"
 
@@ -43,9 +48,16 @@ def number(variable: str, otherwise: float) -> str:
     return f"ifNull(toFloat64OrNull({text(variable)}), {otherwise})"
 
 
+def one_of(column: str, variable: str) -> str:
+    """``column`` is one of the values chosen. From a subquery, because the key is not used for
+    an array that has to be worked out.
+    """
+    return f"{column} IN (SELECT arrayJoin({texts(variable)}))"
+
+
 def chosen(column: str, variable: str) -> str:
     """``column`` is one of the values chosen; with All or none chosen, always true."""
-    return f"$__conditionalAll({column} IN {texts(variable)}, ${variable})"
+    return f"$__conditionalAll({one_of(column, variable)}, ${variable})"
 
 
 def chosen_tags() -> str:
@@ -60,7 +72,7 @@ def repeated(column: str, variable: str) -> str:
     show everything.
     """
     values = texts(variable)
-    return f"(hasAny({values}, array('', '$__all')) OR {column} IN {values})"
+    return f"(hasAny({values}, array('', '$__all')) OR {one_of(column, variable)})"
 
 
 MODEL_CALLS: Final = "Operation != '' AND Source != 'app'"
@@ -71,6 +83,7 @@ def requests(*more: str, model: str | None = None) -> str:
     """FROM and WHERE of the requests that the dashboard's variables choose."""
     terms = (
         IN_RANGE,
+        HOURS,
         MODEL_CALLS,
         model or chosen("Model", "model"),
         chosen("Route", "route"),

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from dashboards.grafana.spec import Variable
-from dashboards.grafana.sql import IN_RANGE, LIMITS, MODEL_CALLS, PERCENTILES, TAGS
+from dashboards.grafana.sql import HOURS, IN_RANGE, LIMITS, MODEL_CALLS, PERCENTILES, TAGS
 
 MOST_VALUES: Final = 1000
-_WHERE: Final = f"FROM requests WHERE {IN_RANGE} AND {MODEL_CALLS}"
+_WHERE: Final = f"FROM requests WHERE {IN_RANGE} AND {HOURS} AND {MODEL_CALLS}"
 _COMMONEST: Final = f"ORDER BY count() DESC, value LIMIT {MOST_VALUES}"
 
 MODEL: Final = Variable(
