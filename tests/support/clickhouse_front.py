@@ -1,22 +1,26 @@
 """ClickHouse's HTTP interface in front of the embedded engine, as a process of its own.
 
 There is no ClickHouse server where the tests run. This lets the real HTTP client, with its
-passwords, settings, compressed Native inserts and error codes, talk to the real engine. What
-it cannot show is a server's own networking, merges under load and replication.
+passwords, settings, compressed Native inserts and error codes, talk to the real engine, which
+reads the composition's own users file: rights and profiles are enforced by ClickHouse. What it
+cannot show is a server's networking, merges under load and replication.
 
-``python -m tests.support.clickhouse_front FOLDER READY_FILE USERS_XML``: users, their rights
-and the names of the variables with their passwords come from the users file.
+``python -m tests.support.clickhouse_front FOLDER READY_FILE USERS_XML USER``: the embedded
+engine has one session, of ``default``; here it gets the password, rights and profile of USER,
+and another user is refused.
 """
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import json
 import os
 import re
 import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
@@ -37,14 +41,10 @@ NOT_SETTINGS = {
 class Front:
     """One statement at a time, as the embedded engine wants it."""
 
-    def __init__(self, folder: Path, users: dict[str, dict[str, Any]]) -> None:
-        self.engine = chdb.connect(str(folder))
-        self.users = users
+    def __init__(self, folder: Path, session: Session) -> None:
+        self.engine = chdb.connect(f"{folder}?config-file={session.config}")
+        self.session = session
         self.gate = asyncio.Lock()
-        for name, user in users.items():
-            self.engine.query(f"CREATE USER OR REPLACE {name}", "TSV")
-            for grant in user["grants"]:
-                self.engine.query(f"{grant} TO {name}", "TSV")
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:  # noqa: ANN401
         if scope["type"] != "http":
@@ -66,47 +66,53 @@ class Front:
         await send({"type": "http.response.body", "body": answer})
 
     def _answer(self, headers: dict[str, str], params: dict[str, str], body: bytes) -> tuple[int, bytes]:
-        user, _, password = base64.b64decode(headers.get("authorization", "Basic Og==")[6:]).decode().partition(":")
-        known = self.users.get(user)
-        if known is None or known["password"] != password:
+        told = base64.b64decode(headers.get("authorization", "Basic Og==").removeprefix("Basic "))
+        if told.decode() != f"{self.session.user}:{self.session.password}":
             return 403, b"Code: 516. DB::Exception: Authentication failed. (AUTHENTICATION_FAILED)"
         plain = _decompress(body, headers.get("content-encoding", ""))
+        try:
+            return 200, self._run(params, plain)
+        except Exception as problem:  # noqa: BLE001  told to the client, as a server does
+            return 500, str(problem).encode()
+
+    def _run(self, params: dict[str, str], body: bytes) -> bytes:
         settings = {
             k: v for k, v in params.items() if k not in NOT_SETTINGS and not k.startswith("param_")
         }
+        for name, most in self.session.changeable.items():
+            if name in settings and float(settings.pop(name)) > most:
+                raise RuntimeError(f"Code: 452. DB::Exception: Setting {name} shouldn't be greater than {most}")
         bound = {k.removeprefix("param_"): v for k, v in params.items() if k.startswith("param_")}
-        try:
-            return 200, self._run(user, known, params, plain, settings, bound)
-        except Exception as problem:  # noqa: BLE001  told to the client, as a server does
-            text = str(problem)
-            return (500 if "Code: " in text else 400), text.encode()
-
-    def _run(
-        self, user: str, known: dict[str, Any], params: dict[str, str], body: bytes,
-        settings: dict[str, str], bound: dict[str, str],
-    ) -> bytes:  # fmt: skip
-        if known["readonly"] and (beyond := set(settings) - known["changeable"]):
-            raise ValueError(f"Code: 164. DB::Exception: Cannot modify {sorted(beyond)} in readonly mode.")
-        sql = params.get("query") or body.decode()
+        sql, body = _statement(params.get("query", ""), body)
         file = None
-        if params.get("query") and body:
+        if body:
             with tempfile.NamedTemporaryFile(delete=False, suffix=".native") as made:
                 made.write(body)
             file = made.name
             sql = re.sub(r"\s+FORMAT (\w+)\s*$", rf" FROM INFILE '{file}' FORMAT \1", sql)
-        for name, value in settings.items():
-            quoted = value.replace("'", "''")
-            self.engine.query(f"SET {name} = '{quoted}'", "TSV")
         try:
+            for name, value in settings.items():
+                quoted = value.replace("'", "''")
+                self.engine.query(f"SET {name} = '{quoted}'", "TSV")
             if params.get("database"):
                 self.engine.query(f"USE `{params['database']}`", "TSV")
-            found = self.engine.query(f"EXECUTE AS {user} {sql}", "TSV", params=bound)
-            return bytes(found.bytes())
+            return bytes(self.engine.query(sql, "TSV", params=bound).bytes())
         finally:
             for name in settings:
-                self.engine.query(f"SET {name} = DEFAULT", "TSV")
+                with contextlib.suppress(RuntimeError):
+                    self.engine.query(f"SET {name} = DEFAULT", "TSV")
             if file:
                 Path(file).unlink()
+
+
+def _statement(asked: str, body: bytes) -> tuple[str, bytes]:
+    """The SQL, from the address or the body, and the rows that come with an insert."""
+    if asked:
+        return asked, body
+    insert = re.match(rb"INSERT INTO [^\n]*? FORMAT \w+\s*?\n", body)
+    if insert:
+        return insert[0].decode().strip(), body[insert.end() :]
+    return body.decode(), b""
 
 
 def _decompress(body: bytes, encoding: str) -> bytes:
@@ -117,28 +123,56 @@ def _decompress(body: bytes, encoding: str) -> bytes:
     return body
 
 
-def read_users(path: Path) -> dict[str, dict[str, Any]]:
-    """Users with password, grants and what their profile lets them change."""
-    root = ElementTree.parse(path).getroot()
-    found = {}
-    for user in root.find("users") or ():
-        profile = root.find(f"profiles/{user.findtext('profile')}")
-        assert profile is not None
-        variable = user.find("password")
-        assert variable is not None
-        found[user.tag] = {
-            "password": os.environ[variable.attrib["from_env"]],
-            "grants": [query.text for query in user.iter("query")],
-            "readonly": profile.findtext("readonly") == "1",
-            "changeable": {
-                one.tag for one in profile.find("constraints") or () if one.find("changeable_in_readonly") is not None
-            },
-        }
-    return found
+@dataclass(frozen=True)
+class Session:
+    """Whose rights the engine's one session has.
+
+    ``changeable`` are settings that a read-only profile may change, with their greatest
+    values: a server lets it do so, the embedded engine knows no such exception.
+    """
+
+    user: str
+    password: str
+    config: Path
+    changeable: dict[str, float]
 
 
-async def main(folder: str, ready: str, users: str) -> None:
-    app = Front(Path(folder), read_users(Path(users)))
+def write_config(folder: Path, users: Path, user: str) -> Session:
+    """A configuration whose ``default`` is ``user`` of the users file."""
+    tree = ElementTree.parse(users)
+    root = tree.getroot()
+    profiles, listed = root.find("profiles"), root.find("users")
+    assert profiles is not None
+    assert listed is not None
+    ElementTree.SubElement(profiles, "default")
+    ElementTree.SubElement(ElementTree.SubElement(root, "quotas"), "default")
+    wanted = listed.find(user)
+    assert wanted is not None
+    password = wanted.find("password")
+    assert password is not None
+    secret = os.environ[password.attrib["from_env"]]
+    changeable = {}
+    for constraints in root.iter("constraints"):
+        for one in constraints:
+            if (mark := one.find("changeable_in_readonly")) is not None:
+                one.remove(mark)
+                if wanted.findtext("profile") == next(p.tag for p in profiles if constraints in list(p)):
+                    changeable[one.tag] = float(one.findtext("max") or "inf")
+    session = ElementTree.SubElement(listed, "default")
+    ElementTree.SubElement(session, "password")
+    session.extend(part for part in wanted if part.tag != "password")
+    folder.mkdir(parents=True, exist_ok=True)
+    tree.write(folder / "users.xml")
+    (folder / "config.xml").write_text(
+        f"<clickhouse><users_config>{folder / 'users.xml'}</users_config><user_directories><users_xml>"
+        f"<path>{folder / 'users.xml'}</path></users_xml></user_directories></clickhouse>",
+        encoding="utf-8",
+    )
+    return Session(user, secret, folder / "config.xml", changeable)
+
+
+async def main(folder: str, ready: str, users: str, user: str) -> None:
+    app = Front(Path(folder), write_config(Path(folder).with_suffix(f".{user}"), Path(users), user))
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", lifespan="off"))
     serving = asyncio.create_task(server.serve())
     while not server.started:
@@ -149,4 +183,4 @@ async def main(folder: str, ready: str, users: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(*sys.argv[1:4]))
+    asyncio.run(main(*sys.argv[1:5]))

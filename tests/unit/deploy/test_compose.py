@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -22,6 +25,36 @@ COMPOSE: dict[str, Any] = yaml.safe_load(TEXT)
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 USERS = ElementTree.parse(ROOT / "deploy/clickhouse/users.xml").getroot()
 VARIABLE = re.compile(r"\$\{([A-Z_]+)(?:(:[-?])([^}]*))?\}")
+
+
+@pytest.mark.parametrize("profile", ["", "upstream", "gpu"])
+def test_compose_itself_takes_the_file(profile: str, tmp_path: Path) -> None:
+    """`docker-compose config`, the real one, reads it with each profile and finds its services."""
+    told = (ROOT / ".env.example").read_text(encoding="utf-8").replace("PASSWORD=", "PASSWORD=x")
+    (tmp_path / "env").write_text(told.replace("=upstream", f"={profile}"), encoding="utf-8")
+    done = subprocess.run(
+        [Path(sys.executable).with_name("docker-compose"), "--env-file", tmp_path / "env",
+         "-f", ROOT / "docker-compose.yml", "config", "--format", "json"],
+        capture_output=True, text=True, timeout=60, check=False, env={"PATH": "", "HOME": str(tmp_path)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    found = json.loads(done.stdout)["services"]
+    more = {"": set(), "upstream": {"proxy"}, "gpu": {"engine"}}[profile]
+    assert set(found) == {"clickhouse", "collector", "grafana"} | more
+    for name in more:
+        assert found[name]["ports"][0]["host_ip"] == "127.0.0.1"
+
+
+def test_compose_starts_nothing_without_passwords(tmp_path: Path) -> None:
+    """A password that is not set is an error that names it."""
+    done = subprocess.run(
+        [Path(sys.executable).with_name("docker-compose"), "--env-file", ROOT / ".env.example",
+         "-f", ROOT / "docker-compose.yml", "config", "-q"],
+        capture_output=True, text=True, timeout=60, check=False, env={"PATH": "", "HOME": str(tmp_path)},
+    )  # fmt: skip
+    assert done.returncode != 0
+    assert "set it in .env" in done.stderr
 
 
 def mounts() -> list[tuple[str, str, str]]:
