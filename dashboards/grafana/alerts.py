@@ -59,15 +59,15 @@ def alert_queries(limits: Limits) -> dict[str, str]:
 def alerting(limits: Limits, source_uid: str) -> dict[str, Any]:
     """The whole file's content."""
     asked = alert_queries(limits)
+    of_model = '{{ index $labels "model" }}'
     told = (
         ("stagelens-ttft-p95", "TTFT p95 is over its limit", "gt", limits.ttft_ms, "5m",
-         "p95 of the time to first token of {{ index $labels \"model\" }}, last "
-         f"{WINDOW_MINUTES} minutes, is over {limits.ttft_ms:g} ms"),
+         (f"p95 of the time to first token of {of_model}, last {WINDOW_MINUTES} minutes, is over "
+          f"{limits.ttft_ms:g} ms")),
         ("stagelens-goodput", "Goodput is below its limit", "lt", limits.goodput_percent, "5m",
-         "fewer than "
-         f"{limits.goodput_percent:g} % of the requests of {{{{ index $labels \"model\" }}}} met their limits"),
+         f"fewer than {limits.goodput_percent:g} % of the requests of {of_model} met their limits"),
         ("stagelens-losses", "Telemetry was lost", "gt", 0, "0s",
-         "{{ index $labels \"service\" }} dropped telemetry: {{ index $labels \"reason\" }}"),
+         '{{ index $labels "service" }} dropped telemetry: {{ index $labels "reason" }}'),
     )  # fmt: skip
     rules = [
         _rule(uid, title, asked[uid], source_uid, (kind, limit), wait, text)

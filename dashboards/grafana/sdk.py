@@ -89,7 +89,9 @@ def _dashboard(board: Board) -> models.Dashboard:
 
 def _variable(one: Variable) -> Any:  # noqa: ANN401  three builders without a common base
     if one.sql:
-        asked: dict[str, object] = {"refId": one.name, "editorType": "sql", "queryType": "sql", "rawSql": one.sql}
+        asked: dict[str, object] = {
+            "refId": one.name, "editorType": "sql", "queryType": "sql", "rawSql": one.sql,
+        }  # fmt: skip
         return (
             dashboard.QueryVariable(one.name).label(one.label).description(one.about)
             .datasource(SOURCE).query(asked).multi(one.many).include_all(one.many)

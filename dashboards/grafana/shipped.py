@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,7 +24,7 @@ class Target:
 
     store: StoreUrl
     dashboards_at: str = DASHBOARDS_AT
-    limits: Limits = Limits()
+    limits: Limits = field(default_factory=Limits)
 
 
 def files(target: Target) -> dict[str, str]:

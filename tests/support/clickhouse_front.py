@@ -18,13 +18,14 @@ import contextlib
 import json
 import os
 import re
+import socket
 import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 import chdb
 import lz4.frame
@@ -46,7 +47,7 @@ class Front:
         self.session = session
         self.gate = asyncio.Lock()
 
-    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:  # noqa: ANN401
+    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         if scope["type"] != "http":
             return
         body, more = b"", True
@@ -81,7 +82,7 @@ class Front:
         }
         for name, most in self.session.changeable.items():
             if name in settings and float(settings.pop(name)) > most:
-                raise RuntimeError(f"Code: 452. DB::Exception: Setting {name} shouldn't be greater than {most}")
+                raise RuntimeError(f"Code: 452. DB::Exception: {name} shouldn't be greater than {most}")
         bound = {k.removeprefix("param_"): v for k, v in params.items() if k.startswith("param_")}
         sql, body = _statement(params.get("query", ""), body)
         file = None
@@ -139,13 +140,13 @@ class Session:
 
 def write_config(folder: Path, users: Path, user: str) -> Session:
     """A configuration whose ``default`` is ``user`` of the users file."""
-    tree = ElementTree.parse(users)
+    tree = ET.parse(users)
     root = tree.getroot()
     profiles, listed = root.find("profiles"), root.find("users")
     assert profiles is not None
     assert listed is not None
-    ElementTree.SubElement(profiles, "default")
-    ElementTree.SubElement(ElementTree.SubElement(root, "quotas"), "default")
+    ET.SubElement(profiles, "default")
+    ET.SubElement(ET.SubElement(root, "quotas"), "default")
     wanted = listed.find(user)
     assert wanted is not None
     password = wanted.find("password")
@@ -158,8 +159,8 @@ def write_config(folder: Path, users: Path, user: str) -> Session:
                 one.remove(mark)
                 if wanted.findtext("profile") == next(p.tag for p in profiles if constraints in list(p)):
                     changeable[one.tag] = float(one.findtext("max") or "inf")
-    session = ElementTree.SubElement(listed, "default")
-    ElementTree.SubElement(session, "password")
+    session = ET.SubElement(listed, "default")
+    ET.SubElement(session, "password")
     session.extend(part for part in wanted if part.tag != "password")
     folder.mkdir(parents=True, exist_ok=True)
     tree.write(folder / "users.xml")
@@ -171,16 +172,12 @@ def write_config(folder: Path, users: Path, user: str) -> Session:
     return Session(user, secret, folder / "config.xml", changeable)
 
 
-async def main(folder: str, ready: str, users: str, user: str) -> None:
+def main(folder: str, ready: str, users: str, user: str) -> None:
     app = Front(Path(folder), write_config(Path(folder).with_suffix(f".{user}"), Path(users), user))
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", lifespan="off"))
-    serving = asyncio.create_task(server.serve())
-    while not server.started:
-        await asyncio.sleep(0.01)
-    port = server.servers[0].sockets[0].getsockname()[1]
-    Path(ready).write_text(json.dumps({"port": port}), encoding="utf-8")
-    await serving
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        Path(ready).write_text(json.dumps({"port": sock.getsockname()[1]}), encoding="utf-8")
+        uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off")).run(sockets=[sock])
 
 
 if __name__ == "__main__":
-    asyncio.run(main(*sys.argv[1:5]))
+    main(*sys.argv[1:5])

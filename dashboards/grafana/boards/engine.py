@@ -18,6 +18,8 @@ _KIND: Final = (
     "multiIf(PrefillTokens = 0 AND DecodeTokens = 0, 'neither', PrefillTokens = 0, 'decode', "
     "DecodeTokens = 0, 'prefill', 'both')"
 )
+_SAYING: Final = "nullIf(sumIf(InputTokens, CachedTokens IS NOT NULL), 0)"
+"""Prompt tokens of the requests that say how many were cached."""
 GPU_GAUGES: Final = {
     "GPU use": ("hw.gpu.utilization", "percentunit", "Share of the time that kernels ran."),
     "GPU memory": ("hw.gpu.memory.usage", "bytes", "In use."),
@@ -25,10 +27,10 @@ GPU_GAUGES: Final = {
 }
 
 
-def _over_time(title: str, about: str, columns: list[str], unit: str, **more: bool) -> Panel:
+def _over_time(title: str, about: str, columns: list[str], unit: str, stacked: bool = False) -> Panel:
     return Panel(
         title, "timeseries", about, select([STEP, *columns], f"{_STEPS}\n{_BY_TIME}"), unit,
-        width=8, **more,
+        width=8, stacked=stacked,
     )  # fmt: skip
 
 
@@ -52,7 +54,8 @@ BOARD: Final = Board(
             "Steps",
             (
                 _over_time("Step length", "Percentiles.", [
-                    f"{_Q}(DurationNs)[{n}] / 1e6 AS {name}" for n, name in ((1, "p50"), (2, "p95"), (3, "p99"))
+                    f"{_Q}(DurationNs)[{n}] / 1e6 AS {name}"
+                    for n, name in ((1, "p50"), (2, "p95"), (3, "p99"))
                 ], "ms"),
                 Panel(
                     "Steps per second by kind", "timeseries",
@@ -79,7 +82,7 @@ BOARD: Final = Board(
                                ("n_with_prefill", "PrefillTokens > 0", "with_prefill")))],
                         f"{_STEPS}\nGROUP BY decoding\nORDER BY decoding\nLIMIT 1000",
                     ),
-                    width=24, units={"decoding": "short", "n_decode_only": "short", "n_with_prefill": "short"},
+                    width=24, units=dict.fromkeys(("decoding", "n_decode_only", "n_with_prefill"), "short"),
                 ),
             ),
         ),
@@ -106,7 +109,7 @@ BOARD: Final = Board(
                     "Prefix cache hits", "timeseries",
                     "Cached share of the prompt tokens, of requests that say it.",
                     select(
-                        [STEP, "sum(CachedTokens) / nullIf(sumIf(InputTokens, CachedTokens IS NOT NULL), 0) AS hit"],
+                        [STEP, f"sum(CachedTokens) / {_SAYING} AS hit"],
                         f"{requests()}\n{_BY_TIME}",
                     ),
                     "percentunit", width=8,

@@ -17,11 +17,14 @@ _ORDER: Final = Variable(
 )
 _LEAST: Final = Variable("least_e2e", "E2E at least (ms)", "Empty: all", start="")
 _FIND: Final = Variable("find", "Error or tag contains", "Empty: all", start="")
+_COUNTS: Final = ("input_tokens", "cached_tokens", "output_tokens", "preemptions", "in_flight")
 _PICKED: Final = (
     chosen("Status", "status"),
     f"E2ENs >= {number('least_e2e', 0.0)} * 1e6",
-    f"(empty({text('find')}) OR positionCaseInsensitiveUTF8(concat(ErrorType, ' ', toJSONString(Tags)), "
-    f"{text('find')}) > 0)",
+    (
+        f"(empty({text('find')}) OR positionCaseInsensitiveUTF8("
+        f"concat(ErrorType, ' ', toJSONString(Tags)), {text('find')}) > 0)"
+    ),
 )
 
 BOARD: Final = Board(
@@ -57,8 +60,7 @@ BOARD: Final = Board(
                         "toUnixTimestamp64Nano(Timestamp), toInt64(E2ENs)) DESC, TraceId\nLIMIT 200",
                     ),
                     width=24, height=14, links={"trace": TRACE_LINK},
-                    units={name: "short" for name in (
-                        "input_tokens", "cached_tokens", "output_tokens", "in_flight", "preemptions")},
+                    units=dict.fromkeys(_COUNTS, "short"),
                 ),
                 Panel(
                     "Errors by kind", "table", "With the latest trace of each.",

@@ -101,7 +101,8 @@ BOARD: Final = Board(
                     "Stage that held the missed ones longest", "table",
                     "By limit: the stage with the most time in each request that broke it.",
                     select(
-                        [f"arrayJoin({_BROKEN}) AS broke", f"{largest_stage()} AS stage", "count() AS missed"],
+                        [f"arrayJoin({_BROKEN}) AS broke", f"{largest_stage()} AS stage",
+                         "count() AS missed"],
                         f"{_WHERE}\nGROUP BY broke, stage\nORDER BY missed DESC, broke, stage",
                     ),
                     "short",
@@ -126,7 +127,8 @@ BOARD: Final = Board(
                     "What senders say they dropped in the time range: spans are missing from all "
                     "figures above, steps from the engine's.",
                     "SELECT metric, service, reason, sum(lost) AS lost\nFROM " + _LOSS_SQL
-                    + "\nGROUP BY metric, service, reason\nHAVING lost > 0\nORDER BY lost DESC, metric, reason",
+                    + "\nGROUP BY metric, service, reason\nHAVING lost > 0\n"
+                    "ORDER BY lost DESC, metric, reason",
                     "short", width=24,
                 ),
             ),

@@ -20,6 +20,7 @@ _SPAN_TIMES: Final = (
 """The lookup table keeps whole seconds, so one is added to the end."""
 _WITHIN: Final = "Timestamp >= trace_begin AND Timestamp <= trace_end"
 _ROOT: Final = f"FROM requests\nWHERE TraceId = wanted AND {_WITHIN}\nORDER BY Timestamp, SpanId"
+_COUNTS: Final = ("input_tokens", "cached_tokens", "output_tokens", "preemptions", "in_flight")
 _TAGS: Final = "arrayMap(key -> map('key', key, 'value', {0}[key]), mapKeys({0}))"
 _SPANS: Final = select(
     [
@@ -31,10 +32,10 @@ _SPANS: Final = select(
         "if(StatusCode IN ('Error', 'STATUS_CODE_ERROR'), 2, 0) AS statusCode",
         "StatusMessage AS statusMessage", "SpanKind AS kind", "TraceState AS traceState",
         "ScopeName AS instrumentationLibraryName", "ScopeVersion AS instrumentationLibraryVersion",
-        "arrayMap((name, at, attributes) -> tuple(name, toString(toUnixTimestamp64Milli(at)), "
+        ("arrayMap((name, at, attributes) -> tuple(name, toString(toUnixTimestamp64Milli(at)), "
         "arrayMap(key -> map('key', key, 'value', attributes[key]), mapKeys(attributes)))"
         "::Tuple(name String, timestamp String, fields Array(Map(String, String))), "
-        "Events.Name, Events.Timestamp, Events.Attributes) AS logs",
+        "Events.Name, Events.Timestamp, Events.Attributes) AS logs"),
     ],
     f"FROM otel_traces\nWHERE TraceId = wanted AND {_WITHIN}\nORDER BY startTime",
     given=_SPAN_TIMES,
@@ -43,9 +44,11 @@ _STAGE_NAMES: Final = ", ".join(f"'{stage}'" for stage in Stage)
 _STAGE_TIMES: Final = ", ".join(STAGE_COLUMNS.values())
 _ITS_SPAN: Final = (
     *_SPAN_TIMES,
-    "(SELECT (argMin(ServiceInstance, Timestamp), min(Timestamp), "
-    "max(Timestamp + toIntervalNanosecond(E2ENs))) "
-    f"FROM requests WHERE TraceId = wanted AND {_WITHIN}) AS its",
+    (
+        "(SELECT (argMin(ServiceInstance, Timestamp), min(Timestamp), "
+        "max(Timestamp + toIntervalNanosecond(E2ENs))) "
+        f"FROM requests WHERE TraceId = wanted AND {_WITHIN}) AS its"
+    ),
 )
 _OVERLAPS: Final = (
     "ServiceInstance = its.1 AND Timestamp < its.3 "
@@ -90,8 +93,7 @@ BOARD: Final = Board(
                          "toJSONString(Repairs) AS repairs", "toJSONString(Tags) AS tags"],
                         _ROOT, given=_SPAN_TIMES,
                     ),
-                    units={name: "short" for name in (
-                        "input_tokens", "cached_tokens", "output_tokens", "preemptions", "in_flight")},
+                    units=dict.fromkeys(_COUNTS, "short"),
                 ),
             ),
         ),

@@ -129,7 +129,8 @@ def story(folder: Path) -> Story:
 def _one_request(facts: dict[str, Any]) -> list[dict[str, Any]]:
     body = record("d'arc", SystemClock().unix_ns() - 10_000_000_000).SerializeToString()
     kind = {"content-type": "application/x-protobuf"}
-    assert httpx.post(f"{facts['collector']}/v1/traces", content=body, headers=kind, timeout=30).status_code == 200
+    told = httpx.post(f"{facts['collector']}/v1/traces", content=body, headers=kind, timeout=30)
+    assert told.status_code == 200
     ends = time.monotonic() + 30
     while not (rows := httpx.get(f"{facts['api']}/api/v1/requests", timeout=30).json()["requests"]):
         assert time.monotonic() < ends

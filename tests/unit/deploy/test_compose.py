@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 import pytest
 import yaml
@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[3]
 TEXT = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
 COMPOSE: dict[str, Any] = yaml.safe_load(TEXT)
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
-USERS = ElementTree.parse(ROOT / "deploy/clickhouse/users.xml").getroot()
+USERS = ET.parse(ROOT / "deploy/clickhouse/users.xml").getroot()
 VARIABLE = re.compile(r"\$\{([A-Z_]+)(?:(:[-?])([^}]*))?\}")
 
 

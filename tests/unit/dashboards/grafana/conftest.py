@@ -32,10 +32,10 @@ class Grafana:
     store: HandStore
     client: Any
 
-    def ask(self, sql: str, view: View | None = None, **choices: Any) -> list[dict[str, Any]]:  # noqa: ANN401
+    def ask(self, sql: str, view: View | None = None, **choices: Any) -> list[dict[str, Any]]:
         return self.rows(self.expanded(sql, view, **choices))
 
-    def expanded(self, sql: str, view: View | None = None, **choices: Any) -> str:  # noqa: ANN401
+    def expanded(self, sql: str, view: View | None = None, **choices: Any) -> str:
         used = view or View(HOUR)
         return replace(used, choices={**UNTOUCHED, **used.choices, **choices}).expand(sql)
 

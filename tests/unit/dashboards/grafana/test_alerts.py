@@ -14,19 +14,23 @@ ASKED = alert_queries(Limits())
 NOW = f"toDateTime({BASE_UNIX_NS // 1_000_000_000 + 3600})"
 
 
+def one(model: str, decode_ms: int, **more: object) -> dict[str, object]:
+    """A request five minutes before the end of the hour."""
+    return {"Model": model, "start": 55 * MINUTE, "decode": decode_ms * MS, **more}
+
+
 @pytest.fixture(scope="module", autouse=True)
 def filled(grafana: Grafana) -> Iterator[None]:
     """A slow model, a good one, one with too few requests; a loss in the window and one before."""
     store = grafana.store
-    recent = 55 * MINUTE
     many = range(FEWEST)
     store.requests(
-        *({"Model": "slow d'arc", "start": recent, "decode": 3000 * MS, "FirstTokenNs": 2000 * MS} for _ in many),
-        *({"Model": "good", "start": recent, "decode": 900 * MS, "FirstTokenNs": 100 * MS} for _ in many),
-        {"Model": "good", "start": recent, "decode": 900 * MS, "Status": "error"},
-        {"Model": "good", "start": recent, "decode": 90_000 * MS, "Status": "cancelled"},
-        {"Model": "rare", "start": recent, "decode": 90_000 * MS, "FirstTokenNs": 80_000 * MS},
-        *({"Model": "old", "start": 40 * MINUTE, "decode": MS, "FirstTokenNs": 9000 * MS} for _ in many),
+        *(one("slow d'arc", 3000, FirstTokenNs=2000 * MS) for _ in many),
+        *(one("good", 900, FirstTokenNs=100 * MS) for _ in many),
+        one("good", 900, Status="error"),
+        one("good", 90_000, Status="cancelled"),
+        one("rare", 90_000, FirstTokenNs=80_000 * MS),
+        *(one("old", 1, start=40 * MINUTE, FirstTokenNs=9000 * MS) for _ in many),
     )
     dropped = "stagelens.export.spans.dropped"
     for minute, value in ((40, 5), (49, 9), (59, 12)):
