@@ -15,6 +15,7 @@ except ImportError:  # the light SDK install has no command line
 
 from stagelens.analysing import attribution, cache, goodput, interference, path, throughput
 from stagelens.asking import compare, whatif
+from stagelens.dashing import dashboards
 from stagelens.documents import documents
 from stagelens.errors import UserError
 from stagelens.ingesting import ingest
@@ -172,6 +173,7 @@ for analysis in (attribution, cache, goodput, interference, path, throughput):
     cli.add_command(analysis)
 cli.add_command(compare)
 cli.add_command(documents)
+cli.add_command(dashboards)
 cli.add_command(ingest)
 cli.add_command(report)
 cli.add_command(requests)
