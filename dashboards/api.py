@@ -18,12 +18,16 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ConfigDict
 
+from dashboards.access import TokenGate
 from dashboards.errors import KINDS, BadValueError, DashboardError, UnavailableError
 from dashboards.filters import WITH_MODEL_CALL, Filters, parse_filters
 from dashboards.models.analysis import Compare, WhatIf
+from dashboards.models.engine import Engine
+from dashboards.models.facets import Facets
 from dashboards.models.report import Report
 from dashboards.models.series import Series
 from dashboards.models.status import Health, Status
+from dashboards.models.summary import Summary
 from dashboards.models.trace import Requests, Trace
 from dashboards.queries.base import QueryLimits, QueryStore
 from dashboards.queries.dimensions import parse_by
@@ -101,8 +105,12 @@ def build_api(
     counts: Callable[[], Mapping[str, object]] | None,
     clock: Clock | None = None,
     limits: QueryLimits | None = None,
+    token: str | None = None,
 ) -> FastAPI:
-    """The API over ``store``; ``counts`` are asked of the collector at each report."""
+    """The API over ``store``; ``counts`` are asked of the collector at each report.
+
+    With a ``token`` it answers none but those who bring it.
+    """
     at = clock or SystemClock()
     source = StoreSource(store, at, counts, limits)
     gate = _Gate(MOST_AT_ONCE, LONGEST_WAIT_S)
@@ -115,6 +123,8 @@ def build_api(
     )
     _add_errors(app)
     add_page(app)
+    if token is not None:
+        app.add_middleware(TokenGate, token=token)
 
     @app.get("/api/v1/report", response_model=Report)
     def report(query: Annotated[ReportQuery, Query()]) -> Response:
@@ -128,6 +138,11 @@ def build_api(
         with gate.pass_through():
             return _json(source.trace(trace_id))
 
+    @app.get("/api/v1/traces/{trace_id}/engine", response_model=Engine, dependencies=[_PLAIN])
+    def engine(trace_id: str) -> Response:
+        with gate.pass_through():
+            return _json(source.engine(trace_id))
+
     @app.get("/api/v1/requests", response_model=Requests)
     def requests(query: Annotated[RequestsQuery, Query()]) -> Response:
         filters = query.filters(at.unix_ns())
@@ -139,6 +154,19 @@ def build_api(
         filters = query.filters(at.unix_ns())
         with gate.pass_through():
             return _json(source.series(filters, query.measure))
+
+    @app.get("/api/v1/summary", response_model=Summary)
+    def summary(query: Annotated[ReportQuery, Query()]) -> Response:
+        filters = query.filters(at.unix_ns())
+        by = parse_by(",".join(query.by))
+        with gate.pass_through():
+            return _json(source.summary(filters, by))
+
+    @app.get("/api/v1/facets", response_model=Facets)
+    def facets(query: Annotated[FilterQuery, Query()]) -> Response:
+        filters = query.filters(at.unix_ns())
+        with gate.pass_through():
+            return _json(source.facets(filters))
 
     @app.get("/api/v1/whatif", response_model=WhatIf)
     def whatif(query: Annotated[WhatIfQuery, Query()]) -> Response:

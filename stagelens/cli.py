@@ -135,13 +135,14 @@ def collect(
 ) -> None:
     """Receive OTLP, keep it in the store, serve the API."""
     from collectors.store.url import StoreUrl
+    from dashboards.settings import read_token
     from proxy.server import run_loop
     from stagelens.collecting import run_collector
     from stagelens.paths import DataFolder, default_data_dir
     from stagelens.settings import load_config
 
     config = load_config(config_file, {"store": store, "data_dir": data_dir})
-    url = config.store
+    token, url = read_token(config.api), config.store
     told = [ready_file] if ready_file is not None else []
     if url is None:
         folder = DataFolder(config.data_dir or default_data_dir())
@@ -151,7 +152,7 @@ def collect(
     run_loop(
         run_collector(
             config.collect, StoreUrl.parse(url), host, (otlp_port, api_port), told,
-            with_parent=with_parent,
+            with_parent=with_parent, token=token,
         )
     )  # fmt: skip
 

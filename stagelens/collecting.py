@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import re
 import signal
@@ -13,10 +14,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import uvicorn
+from fastapi import FastAPI
 
 from collectors.app import Receiver, build_receiver
 from collectors.settings import CollectorSettings
-from collectors.store.client import Store, open_store
+from collectors.store.client import open_store
 from collectors.store.migrate import migrate
 from collectors.store.url import StoreUrl
 from dashboards.api import build_api
@@ -25,6 +27,7 @@ from stagelens.paths import default_data_dir
 from stagelens.ready import write_ready
 from tracer.clock import SystemClock
 
+log = logging.getLogger("stagelens")
 BESIDE_AN_ENGINE = 10
 """Niceness of a collector on the proxy's machine: writing telemetry waits for requests."""
 
@@ -37,10 +40,11 @@ async def run_collector(
     ready_files: Sequence[Path],
     *,
     with_parent: bool,
+    token: str | None = None,
 ) -> None:
     """Serve OTLP and the API until a signal comes or the parent is gone; then flush.
 
-    ``ready_files`` hold its addresses while it runs.
+    ``ready_files`` hold its addresses while it runs. The API asks for ``token``, if any.
 
     Raises:
         ProxyError, StoreError: a port is taken; the store cannot be opened.
@@ -60,7 +64,9 @@ async def run_collector(
         if not stop.is_set():
             folder = settings.spool.folder or _spool_folder(store_url)
             receiver = build_receiver(settings, store, SystemClock(), folder)
-            await _serve(receiver, store, settings, otlp_sock, api_sock, ready_files, with_parent, stop)
+            api = build_api(store, receiver.counts, token=token)
+            _warn_if_open(host, token)
+            await _serve(receiver, api, settings, otlp_sock, api_sock, ready_files, with_parent, stop)
     finally:
         for file in ready_files:
             file.unlink(missing_ok=True)
@@ -69,7 +75,7 @@ async def run_collector(
 
 async def _serve(
     receiver: Receiver,
-    store: Store,
+    api: FastAPI,
     settings: CollectorSettings,
     otlp_sock: socket.socket,
     api_sock: socket.socket,
@@ -79,7 +85,7 @@ async def _serve(
 ) -> None:
     loop = asyncio.get_running_loop()
     await receiver.start()
-    servers = [_Quiet(_config(receiver.app)), _Quiet(_config(build_api(store, receiver.counts)))]
+    servers = [_Quiet(_config(receiver.app)), _Quiet(_config(api))]
     serving = [
         asyncio.create_task(server.serve(sockets=[sock]))
         for server, sock in zip(servers, (otlp_sock, api_sock), strict=True)
@@ -97,6 +103,14 @@ async def _serve(
         server.should_exit = True
     await asyncio.gather(*serving, return_exceptions=True)
     await receiver.stop(settings.shutdown_timeout_s)
+
+
+def _warn_if_open(host: str, token: str | None) -> None:
+    if token is None and host not in ("127.0.0.1", "::1", "localhost"):
+        log.warning(
+            "the API listens on %s, beyond this machine, and asks for no token: set "
+            "STAGELENS_API_TOKEN or api.token_file", host,
+        )  # fmt: skip
 
 
 def _spool_folder(url: StoreUrl) -> Path:

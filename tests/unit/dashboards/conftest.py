@@ -6,18 +6,23 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
 from collectors.store.client import Store
 from collectors.store.migrate import migrate
 from tests.conftest import FOREVER
+from tests.support.browser import CHROMIUM, chromium, clean_tab
 
 BASE_UNIX_NS = 1_767_268_800_000_000_000  # 2026-01-01T12:00:00Z
 NOW_UNIX_NS = BASE_UNIX_NS + 3600 * 1_000_000_000
 STAGES = ("prompt", "retrieval", "queue", "prefill", "decode", "tool", "deliver", "unattributed")
 
-WRITTEN = ("requests", "otel_traces", "otel_traces_trace_id_ts", "otel_metrics_sum")
+WRITTEN = (
+    *("requests", "otel_traces", "otel_traces_trace_id_ts", "otel_metrics_sum"),
+    *("engine_steps", "otel_metrics_gauge"),
+)
 
 
 class HandStore:
@@ -119,6 +124,30 @@ class HandStore:
             made.append(row)
         self.insert("otel_traces", made)
 
+    def steps(self, *rows: Mapping[str, object]) -> None:
+        """Engine steps of instance ``a``: ``start`` and ``duration`` in ns, other keys are columns."""
+        made: list[dict[str, object]] = []
+        for given in rows:
+            row: dict[str, object] = {
+                "Timestamp": when(int(given.get("start", 0))),  # type: ignore[call-overload]
+                "ServiceName": "proxy",
+                "ServiceInstance": "a",
+                "DurationNs": given.get("duration", 0),
+            }
+            row.update({name: value for name, value in given.items() if not name[0].islower()})
+            made.append(row)
+        self.insert("engine_steps", made)
+
+    def gauges(self, name: str, values: Mapping[int, float], **more: object) -> None:
+        """Points of one gauge by their time in ns; ``more`` are columns."""
+        self.insert(
+            "otel_metrics_gauge",
+            [
+                {"MetricName": name, "TimeUnix": when(at), "Value": value, "ServiceName": "gpu", **more}
+                for at, value in values.items()
+            ],
+        )
+
     def told(self, metric: str, value: int, at: int, **more: str) -> None:
         """One cumulative point; ``more``: ``instance``, ``reason``, ``started`` (ns)."""
         reason = more.get("reason")
@@ -140,6 +169,22 @@ def when(offset_ns: int) -> str:
     """``BASE_UNIX_NS + offset_ns`` as ClickHouse reads it, to the nanosecond."""
     seconds, ns = divmod(BASE_UNIX_NS + offset_ns, 1_000_000_000)
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}.{ns:09d}"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """One Chromium for the tests of a module."""
+    if CHROMIUM is None:
+        pytest.skip("no Chromium: apt-get install chromium")
+    with chromium() as one:
+        yield one
+
+
+@pytest.fixture
+def tab(browser: Any) -> Iterator[Any]:
+    """A page whose console must stay free of errors."""
+    with clean_tab(browser) as one:
+        yield one
 
 
 @pytest.fixture
