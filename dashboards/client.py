@@ -22,7 +22,14 @@ from dashboards.models.report import Report
 from dashboards.models.series import Series
 from dashboards.models.status import Health, Status
 from dashboards.models.summary import Summary
+from dashboards.models.attribution import Attribution
+from dashboards.models.cache import Cache
+from dashboards.models.goodput import Goodput, Limits
+from dashboards.models.interference import Interference
+from dashboards.models.path import CriticalPath, TracePath
+from dashboards.models.throughput import Throughput
 from dashboards.models.trace import Requests, Trace
+from dashboards.prices import Prices
 from dashboards.queries.trace import parse_trace_id
 
 M = TypeVar("M", bound=BaseModel)
@@ -48,8 +55,7 @@ class CollectorClient:
         self._opener = _opener(self._url)
 
     def report(self, filters: Filters, by: Sequence[str] = ()) -> Report:
-        pairs = [*to_query(filters), *(("by", name) for name in by)]
-        return self._get("/report", pairs, Report)
+        return self._get("/report", _by(filters, by), Report)
 
     def trace(self, trace_id: str) -> Trace:
         return self._get(f"/traces/{parse_trace_id(trace_id)}", [], Trace)
@@ -80,6 +86,41 @@ class CollectorClient:
 
     def compare(self, filters: Filters, a: str, b: str) -> Compare:
         return self._get("/compare", [*to_query(filters), ("a", a), ("b", b)], Compare)
+
+    def attribution(
+        self, filters: Filters, measure: str = "e2e", by: Sequence[str] = ()
+    ) -> Attribution:
+        return self._get("/attribution", [*_by(filters, by), ("measure", measure)], Attribution)
+
+    def path(self, filters: Filters, by: Sequence[str] = ()) -> CriticalPath:
+        return self._get("/path", _by(filters, by), CriticalPath)
+
+    def trace_path(self, trace_id: str) -> TracePath:
+        return self._get(f"/traces/{parse_trace_id(trace_id)}/path", [], TracePath)
+
+    def interference(self, filters: Filters, by: Sequence[str] = ()) -> Interference:
+        return self._get("/interference", _by(filters, by), Interference)
+
+    def cache(self, filters: Filters, by: Sequence[str] = ()) -> Cache:
+        return self._get("/cache", _by(filters, by), Cache)
+
+    def goodput(
+        self,
+        filters: Filters,
+        limits: Limits,
+        by: Sequence[str] = (),
+        prices: Prices | None = None,
+    ) -> Goodput:
+        pairs = _by(filters, by)
+        for name in ("ttft", "tpot", "e2e"):
+            if (ns := getattr(limits, f"{name}_ns")) is not None:
+                pairs.append((name, f"{ns}ns"))
+        if prices is not None:
+            pairs.append(("prices", prices.model_dump_json(exclude_none=True)))
+        return self._get("/goodput", pairs, Goodput)
+
+    def throughput(self, filters: Filters, by: Sequence[str] = ()) -> Throughput:
+        return self._get("/throughput", _by(filters, by), Throughput)
 
     def health(self) -> Health:
         return self._get("/health", [], Health)
@@ -144,6 +185,10 @@ class CollectorClient:
             f"{self._url} is not the API of a Stagelens collector of this version ({what}): give "
             "the address of its API, by default port 8090"
         )
+
+
+def _by(filters: Filters, by: Sequence[str]) -> list[tuple[str, str]]:
+    return [*to_query(filters), *(("by", name) for name in by)]
 
 
 def _checked(url: str) -> str:

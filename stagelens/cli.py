@@ -13,6 +13,7 @@ try:
 except ImportError:  # the light SDK install has no command line
     sys.exit("stagelens: error: the command needs the server parts: pip install 'stagelens[server]'")
 
+from stagelens.analysing import attribution, cache, goodput, interference, path, throughput
 from stagelens.asking import compare, whatif
 from stagelens.errors import UserError
 from stagelens.ingesting import ingest
@@ -152,11 +153,13 @@ def collect(
     run_loop(
         run_collector(
             config.collect, StoreUrl.parse(url), host, (otlp_port, api_port), told,
-            with_parent=with_parent, token=token,
+            with_parent=with_parent, prices=config.prices, token=token,
         )
     )  # fmt: skip
 
 
+for analysis in (attribution, cache, goodput, interference, path, throughput):
+    cli.add_command(analysis)
 cli.add_command(compare)
 cli.add_command(ingest)
 cli.add_command(report)

@@ -22,6 +22,7 @@ from collectors.store.client import open_store
 from collectors.store.migrate import migrate
 from collectors.store.url import StoreUrl
 from dashboards.api import build_api
+from dashboards.prices import Prices
 from proxy.server import bind, url_of
 from stagelens.paths import default_data_dir
 from stagelens.ready import write_ready
@@ -40,6 +41,7 @@ async def run_collector(
     ready_files: Sequence[Path],
     *,
     with_parent: bool,
+    prices: Prices | None = None,
     token: str | None = None,
 ) -> None:
     """Serve OTLP and the API until a signal comes or the parent is gone; then flush.
@@ -64,7 +66,7 @@ async def run_collector(
         if not stop.is_set():
             folder = settings.spool.folder or _spool_folder(store_url)
             receiver = build_receiver(settings, store, SystemClock(), folder)
-            api = build_api(store, receiver.counts, token=token)
+            api = build_api(store, receiver.counts, prices=prices, token=token)
             _warn_if_open(host, token)
             await _serve(receiver, api, settings, otlp_sock, api_sock, ready_files, with_parent, stop)
     finally:

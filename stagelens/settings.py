@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from collectors.settings import CollectorSettings
 from dashboards.settings import ApiSettings
+from dashboards.prices import Prices
 from proxy.pipelines.settings import PipelineSettings
 from proxy.settings import AccessSettings, ProxySettings, UpstreamSettings
 from stagelens.errors import UserError
@@ -48,6 +49,7 @@ class Config(BaseModel):
     tls: TlsSettings = TlsSettings()
     collect: CollectorSettings = CollectorSettings()
     api: ApiSettings = ApiSettings()
+    prices: Prices = Prices()
 
 
 def load_config(path: Path | None, overrides: dict[str, Any]) -> Config:

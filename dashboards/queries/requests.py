@@ -20,7 +20,7 @@ SORTS: Final = {
 _COLUMNS: Final = (
     "toUnixTimestamp64Nano(Timestamp) AS StartNs",
     *("TraceId", "SpanId", "Model", "Operation", "Route", "Status", "HttpStatus", "ErrorType"),
-    *("E2ENs", "FirstTokenNs", "InputTokens", "OutputTokens", "CachedTokens", "Warm"),
+    *("E2ENs", "FirstTokenNs", "TpotNs", "InputTokens", "OutputTokens", "CachedTokens", "Warm"),
     *STAGE_COLUMNS.values(),
 )
 
@@ -82,6 +82,7 @@ def _summary(row: Row) -> RequestSummary:
         error_type=row["ErrorType"] or None,
         e2e_ns=row["E2ENs"],
         ttft_ns=row["FirstTokenNs"],
+        tpot_ns=row["TpotNs"],
         input_tokens=row["InputTokens"],
         output_tokens=row["OutputTokens"],
         cached_tokens=row["CachedTokens"],

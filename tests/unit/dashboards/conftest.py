@@ -125,14 +125,27 @@ class HandStore:
         self.insert("otel_traces", made)
 
     def steps(self, *rows: Mapping[str, object]) -> None:
-        """Engine steps of instance ``a``: ``start`` and ``duration`` in ns, other keys are columns."""
+        """Engine steps: ``start`` and ``duration`` in ns, ``prefill`` and ``decode`` requests.
+
+        Other keys are ``instance``, ``engine``, and columns.
+        """
         made: list[dict[str, object]] = []
         for given in rows:
+            prefill, decode = (int(given.get(name, 0)) for name in ("prefill", "decode"))  # type: ignore[call-overload]
             row: dict[str, object] = {
-                "Timestamp": when(int(given.get("start", 0))),  # type: ignore[call-overload]
+                "Timestamp": when(int(given["start"])),  # type: ignore[call-overload]
                 "ServiceName": "proxy",
-                "ServiceInstance": "a",
-                "DurationNs": given.get("duration", 0),
+                "ServiceInstance": given.get("instance", "a"),
+                "Model": "m",
+                "Engine": given.get("engine", 0),
+                "DurationNs": given["duration"],
+                "PrefillRequests": prefill,
+                "PrefillTokens": 8 * prefill,
+                "DecodeRequests": decode,
+                "DecodeTokens": decode,
+                "Running": decode,
+                "Waiting": 0,
+                "KvCacheUsage": 0.5,
             }
             row.update({name: value for name, value in given.items() if not name[0].islower()})
             made.append(row)
@@ -147,6 +160,36 @@ class HandStore:
                 for at, value in values.items()
             ],
         )
+
+    def traced(self, n: int, **given: object) -> str:
+        """Request ``n`` with its spans; stage names give ``(start, end)`` in ns. Its trace id.
+
+        ``marks`` are events of the decode span, other keys columns of the request.
+        """
+        trace, root, call = f"{n:032x}", f"{n:016x}", f"c{n:015x}"
+        stages = {name: given.pop(name) for name in STAGES if name in given}
+        marks: list[tuple[str, int]] = given.pop("marks", [])  # type: ignore[assignment]
+        start = min(a for a, _ in stages.values())  # type: ignore[misc]
+        end = max(b for _, b in stages.values())  # type: ignore[misc]
+        held = {name: b - a for name, (a, b) in stages.items()}  # type: ignore[misc]
+        self.requests({"start": start, "TraceId": trace, "SpanId": root, **held,
+                       "E2ENs": end - start, **given})  # fmt: skip
+        rows: list[dict[str, object]] = [
+            {"TraceId": trace, "SpanId": root, "start": start, "duration": end - start},
+            {"TraceId": trace, "SpanId": call, "ParentSpanId": root, "start": start,
+             "duration": end - start},
+        ]  # fmt: skip
+        for i, (name, (a, b)) in enumerate(stages.items()):  # type: ignore[misc]
+            events = marks if name == "decode" else []
+            rows.append({
+                "TraceId": trace, "SpanId": f"{i:x}{n:015x}", "ParentSpanId": call,
+                "SpanName": name, "SpanAttributes": {"stagelens.stage": name}, "start": a,
+                "duration": b - a, "Events.Name": [m for m, _ in events],
+                "Events.Timestamp": [when(at) for _, at in events],
+                "Events.Attributes": [{} for _ in events],
+            })  # fmt: skip
+        self.spans(*rows)
+        return trace
 
     def told(self, metric: str, value: int, at: int, **more: str) -> None:
         """One cumulative point; ``more``: ``instance``, ``reason``, ``started`` (ns)."""
