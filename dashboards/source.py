@@ -15,17 +15,17 @@ from dashboards.analyses.throughput import throughput
 from dashboards.analyses.whatif import parse_changes, whatif
 from dashboards.filters import Filters
 from dashboards.models.analysis import Compare, WhatIf
+from dashboards.models.attribution import Attribution
+from dashboards.models.cache import Cache
 from dashboards.models.engine import Engine
 from dashboards.models.facets import Facets
+from dashboards.models.goodput import Goodput, Limits
+from dashboards.models.interference import Interference
+from dashboards.models.path import CriticalPath, TracePath
 from dashboards.models.report import Report
 from dashboards.models.series import Series
 from dashboards.models.status import Status
 from dashboards.models.summary import Summary
-from dashboards.models.attribution import Attribution
-from dashboards.models.cache import Cache
-from dashboards.models.goodput import Goodput, Limits
-from dashboards.models.interference import Interference
-from dashboards.models.path import CriticalPath, TracePath
 from dashboards.models.throughput import Throughput
 from dashboards.models.trace import Requests, Trace
 from dashboards.prices import Prices

@@ -37,7 +37,17 @@ from dashboards.api import build_api
 from tracer.clock import SystemClock
 
 FIRST_PAINT_S, ANY_VIEW_S = 1.0, 2.0
-BY = ("model", "route", "status", "cached", "warm", "input_tokens", "output_tokens", "concurrency", "tag:tenant")
+BY = (
+    "model",
+    "route",
+    "status",
+    "cached",
+    "warm",
+    "input_tokens",
+    "output_tokens",
+    "concurrency",
+    "tag:tenant",
+)
 
 
 def views(days: float, trace_id: str) -> dict[str, list[str]]:
@@ -87,7 +97,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--requests", type=int, default=10_000_000)
     parser.add_argument("--days", type=float, default=7.0)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--store", type=Path, help="folder that is kept, and used again if it is filled")
+    parser.add_argument(
+        "--store", type=Path, help="folder that is kept, and used again if it is filled"
+    )
     parser.add_argument("--out", type=Path, help="the figures as JSON")
     return parser.parse_args()
 
@@ -105,7 +117,8 @@ def filled(store: Store, asked: argparse.Namespace, now: int) -> float | None:
 def measured(store: Store, asked: argparse.Namespace, took: float | None) -> dict[str, object]:
     database = store.database
     last = store.query(
-        f"SELECT TraceId AS id FROM `{database}`.otel_traces ORDER BY Timestamp DESC LIMIT 1 OFFSET 400", {}
+        f"SELECT TraceId AS id FROM `{database}`.otel_traces ORDER BY Timestamp DESC LIMIT 1 OFFSET 400",
+        {},
     )
     rows = int(str(store.query(f"SELECT count() AS n FROM `{database}`.requests", {})[0]["n"]))
     sock = create_server(("127.0.0.1", 0))

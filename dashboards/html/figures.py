@@ -13,7 +13,6 @@ from typing import Any, Final
 from dashboards.models.report import Report, Slice, StageFigures
 from dashboards.models.series import Series, Step
 from dashboards.times import NS_PER_S, to_iso
-from tracer.stages import Stage
 
 LEVELS: Final = ("p50", "p95", "p99")
 _TONES: Final = {"p50": "var:decode", "p95": "var:queue", "p99": "var:bad"}

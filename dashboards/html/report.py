@@ -48,7 +48,10 @@ _PAGE: Final = """\
 def render_html(report: Report, series: Sequence[Series]) -> str:
     """The whole file. ``series`` are those of E2E and of TTFT over the same requests."""
     plots = figures(report, series)
-    plotly, script = _script("plotly.package_data", "plotly.min.js"), _script(__package__, "report.js")
+    plotly, script = (
+        _script("plotly.package_data", "plotly.min.js"),
+        _script(__package__, "report.js"),
+    )
     data = [{"data": one.data, "layout": one.layout} for one in plots]
     return _PAGE.format(
         policy=_policy(plotly, script),
@@ -118,12 +121,28 @@ def _cards(overall: Slice) -> str:
     counts, activity = overall.counts, overall.activity
     ttft, e2e = overall.measure("ttft"), overall.measure("e2e")
     facts = (
-        ("Requests", f"{counts.total:,}", f"{counts.error:,} error, {counts.cancelled:,} cancelled"),
+        (
+            "Requests",
+            f"{counts.total:,}",
+            f"{counts.error:,} error, {counts.cancelled:,} cancelled",
+        ),
         ("TTFT p50 / p95", f"{_time(ttft.p50_ns)} / {_time(ttft.p95_ns)}", f"n {ttft.n:,}"),
         ("E2E p50 / p95", f"{_time(e2e.p50_ns)} / {_time(e2e.p95_ns)}", f"n {e2e.n:,}"),
-        ("Requests/s", _rate(activity.requests_per_s), f"peak concurrency {activity.peak_concurrency:,}"),
-        ("Output tokens/s", _rate(activity.output_tokens_per_s), f"known for {activity.output_tokens_known:,}"),
-        ("Cold / cached", f"{counts.cold:,} / {counts.cached:,}", f"cached not known for {counts.cached_unknown:,}"),
+        (
+            "Requests/s",
+            _rate(activity.requests_per_s),
+            f"peak concurrency {activity.peak_concurrency:,}",
+        ),
+        (
+            "Output tokens/s",
+            _rate(activity.output_tokens_per_s),
+            f"known for {activity.output_tokens_known:,}",
+        ),
+        (
+            "Cold / cached",
+            f"{counts.cold:,} / {counts.cached:,}",
+            f"cached not known for {counts.cached_unknown:,}",
+        ),
     )
     cards = "".join(
         f'<div class="card"><dt>{name}</dt><dd>{escape(value)}<small>{escape(note)}</small></dd></div>'
@@ -133,7 +152,16 @@ def _cards(overall: Slice) -> str:
 
 
 _HEADS: Final = ("stage", *_LEVELS, "n", "no data", "share of E2E", "of the slowest 5 %")
-_GROUP_HEADS: Final = ("group", "n", "TTFT p50", "TTFT p95", "E2E p50", "E2E p95", "errors", "cancelled")
+_GROUP_HEADS: Final = (
+    "group",
+    "n",
+    "TTFT p50",
+    "TTFT p95",
+    "E2E p50",
+    "E2E p95",
+    "errors",
+    "cancelled",
+)
 
 
 def _stage_rows(overall: Slice) -> list[list[str]]:
@@ -178,7 +206,9 @@ def _table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) ->
 def _lost(losses: Losses) -> str:
     if losses.spans_in_window is None:
         return "No sender told its losses."
-    return f"{losses.spans_in_window:,} spans were lost at {losses.senders:,} senders in this window."
+    return (
+        f"{losses.spans_in_window:,} spans were lost at {losses.senders:,} senders in this window."
+    )
 
 
 def _time(ns: int | None) -> str:

@@ -24,7 +24,6 @@ from tracer.stages import Stage
 MOST_STEPS: Final = 2000
 MOST_SHARERS: Final = 500
 MOST_GAUGES: Final = 64
-MOST_POINTS: Final = 64_000
 LONGEST_STEP_NS: Final = 60 * NS_PER_S
 LONGEST_SHARER_NS: Final = 3600 * NS_PER_S
 """Steps and spans that began earlier than this before the trace are not looked for."""
@@ -64,7 +63,7 @@ ORDER BY Overlap DESC, StartNs, SpanId LIMIT {most:UInt32}"""
 _GAUGES_SQL: Final = """\
 SELECT MetricName AS Name, any(MetricUnit) AS Unit, ServiceName AS Service,
   CAST(Attributes, 'Map(String, String)') AS Attrs,
-  arraySort(groupArray({points:UInt32})((toUnixTimestamp64Nano(TimeUnix), Value))) AS Points,
+  arraySort(groupArray(1000)((toUnixTimestamp64Nano(TimeUnix), Value))) AS Points,
   count() OVER () AS Total
 FROM {database:Identifier}.otel_metrics_gauge
 WHERE TimeUnix >= fromUnixTimestamp64Nano({begin:Int64}, 'UTC')
@@ -181,7 +180,6 @@ def _gauges(store: QueryStore, found: _Trace, limits: QueryLimits) -> list[Row]:
     params: dict[str, object] = {
         "begin": found.begin_ns - GAUGE_MARGIN_NS,
         "end": found.end_ns + GAUGE_MARGIN_NS,
-        "points": MOST_POINTS // MOST_GAUGES,
         "most": MOST_GAUGES,
     }
     return run(store, _GAUGES_SQL, params, limits)

@@ -9,19 +9,21 @@ from dashboards.models.facets import Facets
 from dashboards.queries.base import QueryLimits, QueryStore, run
 
 LATEST: Final = 20_000
-MOST_VALUES: Final = 100
-MOST_TAGS: Final = 50
 
-_VALUES: Final = f"""\
-count() AS Seen,
-groupUniqArray({MOST_VALUES})(toString(Model)) AS Models,
-groupUniqArray({MOST_VALUES})(toString(Route)) AS Routes,
-groupUniqArray({MOST_VALUES})(toString(Operation)) AS Operations,
-groupUniqArrayIf({MOST_VALUES})(Tags[{{run:String}}], mapContains(Tags, {{run:String}})) AS Runs"""
-_TAGS: Final = f"""\
-SELECT toString(tag.1) AS Name, groupUniqArray({MOST_VALUES})(tag.2) AS Found FROM (%s)
-ARRAY JOIN CAST(Tags, 'Array(Tuple(String, String))') AS tag
-WHERE Name != {{run:String}} GROUP BY Name ORDER BY count() DESC, Name LIMIT {MOST_TAGS}"""
+_LATEST: Final = (
+    "SELECT Model, Route, Operation, Tags FROM {database:Identifier}.requests WHERE",
+    "ORDER BY Timestamp DESC LIMIT {latest:UInt32}",
+)
+_VALUES: Final = """\
+SELECT count() AS Seen, groupUniqArray(100)(toString(Model)) AS Models,
+  groupUniqArray(100)(toString(Route)) AS Routes, groupUniqArray(100)(toString(Operation)) AS Operations,
+  groupUniqArrayIf(100)(Tags[{run:String}], mapContains(Tags, {run:String})) AS Runs
+FROM"""
+_TAGS: Final = (
+    "SELECT toString(tag) AS Name, groupUniqArray(100)(value) AS Found FROM",
+    "ARRAY JOIN mapKeys(Tags) AS tag, mapValues(Tags) AS value "
+    "WHERE Name != {run:String} GROUP BY Name ORDER BY count() DESC, Name LIMIT 50",
+)
 
 
 def facets(store: QueryStore, filters: Filters, limits: QueryLimits | None = None) -> Facets:
@@ -31,13 +33,10 @@ def facets(store: QueryStore, filters: Filters, limits: QueryLimits | None = Non
         UnavailableError: the store gave no answer.
     """
     picked, bound = where(filters), limits or QueryLimits()
-    latest = (
-        "SELECT Model, Route, Operation, Tags FROM {database:Identifier}.requests "
-        f"WHERE {picked.sql} ORDER BY Timestamp DESC LIMIT {LATEST}"
-    )
-    params = {**picked.params, "run": RUN_TAG}
-    row = run(store, f"SELECT {_VALUES} FROM ({latest})", params, bound)[0]
-    tags = run(store, _TAGS % latest, params, bound)
+    latest = f"({_LATEST[0]} {picked.sql} {_LATEST[1]})"
+    params = {**picked.params, "run": RUN_TAG, "latest": LATEST}
+    row = run(store, f"{_VALUES} {latest}", params, bound)[0]
+    tags = run(store, f"{_TAGS[0]} {latest} {_TAGS[1]}", params, bound)
     return Facets(
         requests=int(row["Seen"]),
         models=_sorted(row["Models"]),

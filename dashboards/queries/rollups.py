@@ -27,6 +27,11 @@ KEPT: Final = tuple(one for one in (*STAGES, *MEASURES) if one in STAGES or one.
 """The quantities that have a sketch."""
 _FLAGS: Final = {"warm": "Warm", "cached": "Cached"}
 _KEYS: Final = frozenset({"model", "route", "status", "stream", *_FLAGS})
+_COUNT_SQL: Final = "SELECT count() AS total FROM {database:Identifier}.requests WHERE"
+_HOURS_SQL: Final = "SELECT Hour AS At, * EXCEPT (Hour) FROM {database:Identifier}.requests_1h"
+_MINUTES_SQL: Final = (
+    "SELECT Minute AS At, * EXCEPT (Minute) FROM {database:Identifier}.requests_1m"
+)
 _LEVELS: Final = ", ".join(map(str, LEVELS))
 
 
@@ -55,7 +60,7 @@ def window(begin_ns: int, end_ns: int) -> Window:
 
 def total(store: QueryStore, picked: Where, limits: QueryLimits) -> int:
     """How many requests are chosen."""
-    sql = f"SELECT count() AS total FROM {{database:Identifier}}.requests WHERE {picked.sql}"
+    sql = " ".join((_COUNT_SQL, picked.sql))
     return int(run(store, sql, picked.params, limits)[0]["total"])
 
 
@@ -67,7 +72,12 @@ def answers(filters: Filters, by: tuple[str, ...] = ()) -> bool:
 def rolled_where(filters: Filters) -> Where:
     """The condition of ``filters``, but for its times, on a row of a roll-up."""
     timeless = filters.model_copy(
-        update={"since_unix_ns": None, "until_unix_ns": None, "warm": "include", "cached": "include"}
+        update={
+            "since_unix_ns": None,
+            "until_unix_ns": None,
+            "warm": "include",
+            "cached": "include",
+        }
     )
     found = where(timeless)
     marks = [_mark("Warm", filters.warm), _mark("Cached", filters.cached)]
@@ -81,25 +91,27 @@ def _mark(column: str, choice: Choice) -> str:
 def rolled_dimensions(names: tuple[str, ...]) -> tuple[Dimension, ...]:
     """As :func:`dashboards.queries.dimensions.dimensions`, over a row of a roll-up."""
     return tuple(
-        Dimension(one.name, f"multiIf({_FLAGS[one.name]} = -1, '', {_FLAGS[one.name]} = 1, 'vyes', 'vno')")
-        if one.name in _FLAGS
-        else one
+        _flag(one.name, _FLAGS[one.name]) if one.name in _FLAGS else one
         for one in dimensions(names)
     )
 
 
+def _flag(name: str, column: str) -> Dimension:
+    return Dimension(name, f"multiIf({column} = -1, '', {column} = 1, 'vyes', 'vno')")
+
+
 def rows(condition: str) -> str:
     """A FROM source: the roll-up rows of a :class:`Window`, their time as ``At`` (DateTime)."""
-    hours = "Hour >= toDateTime({w_first:Int64}, 'UTC') AND Hour < toDateTime({w_last:Int64}, 'UTC')"
+    hours = (
+        "Hour >= toDateTime({w_first:Int64}, 'UTC') AND Hour < toDateTime({w_last:Int64}, 'UTC')"
+    )
     minutes = (
         "Minute >= toDateTime({w_begin:Int64}, 'UTC') AND Minute < toDateTime({w_end:Int64}, 'UTC') "
-        "AND NOT (Minute >= toDateTime({w_first:Int64}, 'UTC') AND Minute < toDateTime({w_last:Int64}, 'UTC'))"
+        "AND (Minute < toDateTime({w_first:Int64}, 'UTC') OR Minute >= toDateTime({w_last:Int64}, 'UTC'))"
     )
-    parts = (("Hour", "requests_1h", hours), ("Minute", "requests_1m", minutes))
+    parts = ((_HOURS_SQL, hours), (_MINUTES_SQL, minutes))
     whole = " UNION ALL ".join(
-        f"SELECT {time} AS At, * EXCEPT ({time}) FROM {{database:Identifier}}.{table} "
-        f"WHERE {bounds} AND {condition}"
-        for time, table, bounds in parts
+        " ".join((select, "WHERE", bounds, "AND", condition)) for select, bounds in parts
     )
     return f"({whole})"
 

@@ -34,7 +34,7 @@ MEASURES: Final = {"e2e": "E2ENs", "ttft": "FirstTokenNs"}
 _START: Final = "intDiv(toUnixTimestamp64Nano(Timestamp), {step:Int64}) * {step:Int64} AS Step"
 _STEP_COLUMNS: Final = (
     _START,
-    "count() AS All",
+    "count() AS Many",
     "countIf(Status = 'error') AS Errors",
     "countIf(Status = 'cancelled') AS Cancelled",
     "sum(ifNull(OutputTokens, 0)) AS Tokens",
@@ -44,7 +44,7 @@ _STEP_COLUMNS: Final = (
 )
 _ROLLED_COLUMNS: Final = (
     "intDiv(toInt64(toUnixTimestamp(At)) * 1000000000, {step:Int64}) * {step:Int64} AS Step",
-    "sum(Requests) AS All", "sumIf(Requests, Status = 'error') AS Errors",
+    "sum(Requests) AS Many", "sumIf(Requests, Status = 'error') AS Errors",
     "sumIf(Requests, Status = 'cancelled') AS Cancelled", "sum(OutputTokens) AS Tokens",
     "quantilesTDigestMerge(0.5, 0.9, 0.95, 0.99)(E2E) AS E2EAt", "sum(TtftN) AS TtftKnown",
     "quantilesTDigestMerge(0.5, 0.9, 0.95, 0.99)(Ttft) AS TtftAt",
@@ -132,7 +132,7 @@ def step_for(window_ns: int) -> int:
 def _step(row: Row) -> Step:
     e2e, ttft = row["E2EAt"], row["TtftAt"] if row["TtftKnown"] else (None, None, None)
     return Step(
-        start_unix_ns=row["Step"], requests=row["All"], errors=row["Errors"],
+        start_unix_ns=row["Step"], requests=row["Many"], errors=row["Errors"],
         cancelled=row["Cancelled"], output_tokens=row["Tokens"],
         e2e_p50_ns=_whole(e2e[0]), e2e_p95_ns=_whole(e2e[1]), e2e_p99_ns=_whole(e2e[2]),
         ttft_n=row["TtftKnown"],

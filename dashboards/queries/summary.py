@@ -71,7 +71,9 @@ def summary(
     found = run(store, _sql(plan), plan.params, bound)
     whole = next((row for row in found if not row["key"]), None)
     groups = [row for row in found if row["key"]]
-    groups.sort(key=lambda row: [one.rank(raw) for one, raw in zip(plan.by, row["key"], strict=True)])
+    groups.sort(
+        key=lambda row: [one.rank(raw) for one, raw in zip(plan.by, row["key"], strict=True)]
+    )
     return Summary(
         filters=filters,
         by=names,
@@ -110,7 +112,11 @@ def _plain(filters: Filters, names: tuple[str, ...], now_unix_ns: int, *, exact:
 
 
 def _rolled(
-    store: QueryStore, filters: Filters, names: tuple[str, ...], now_unix_ns: int, limits: QueryLimits
+    store: QueryStore,
+    filters: Filters,
+    names: tuple[str, ...],
+    now_unix_ns: int,
+    limits: QueryLimits,
 ) -> _Plan:
     begin = filters.since_unix_ns or first_ns(store, limits)
     span = window(begin, filters.until_unix_ns or now_unix_ns)
@@ -137,7 +143,9 @@ def _rolled(
 
 def first_ns(store: QueryStore, limits: QueryLimits) -> int:
     """When the earliest stored request began; 0 where there is none."""
-    sql = "SELECT toUnixTimestamp64Nano(min(Timestamp)) AS First FROM {database:Identifier}.requests"
+    sql = (
+        "SELECT toUnixTimestamp64Nano(min(Timestamp)) AS First FROM {database:Identifier}.requests"
+    )
     return int(run(store, sql, {}, limits)[0]["First"])
 
 
@@ -145,7 +153,9 @@ def _sql(plan: _Plan) -> str:
     """A row a group with its ``key``, and the whole, whose key is empty, merged out of them."""
     raw = [f"{one.sql} AS k{i}" for i, one in enumerate(plan.by)]
     chosen = " ".join(("SELECT", ", ".join(["*", *raw]), "FROM", plan.source))
-    key = f"[{', '.join(f'k{i}' for i in range(len(plan.by)))}]" if plan.by else "emptyArrayString()"
+    key = (
+        f"[{', '.join(f'k{i}' for i in range(len(plan.by)))}]" if plan.by else "emptyArrayString()"
+    )
     return " ".join(
         (
             "SELECT", ", ".join([f"{key} AS key", *plan.figures, "count() OVER () AS slices"]),
@@ -159,7 +169,9 @@ def _group(row: Row, by: tuple[Dimension, ...]) -> SummaryGroup:
     counts = ("requests", "ok", "errors", "cancelled", "warm", "cold", "cached", "not_cached")
     figures = [_figures(row, one) for one in KEPT]
     return SummaryGroup(
-        key={one.name: one.read(raw) for one, raw in zip(by, row.get("key", ()), strict=True)} if by else {},
+        key={one.name: one.read(raw) for one, raw in zip(by, row.get("key", ()), strict=True)}
+        if by
+        else {},
         **{name: int(row.get(name) or 0) for name in (*counts, "input_tokens", "output_tokens")},
         stages=tuple(one for one in figures if one.name in _STAGES),
         measures=tuple(one for one in figures if one.name not in _STAGES),

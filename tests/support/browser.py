@@ -14,7 +14,9 @@ from urllib.parse import urlencode
 
 import uvicorn
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+CHROMIUM = (
+    shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+)
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
          "--disable-background-networking", "--disable-component-update", "--disable-sync"]  # fmt: skip
 SIZES = {"wide": {"width": 1280, "height": 900}, "narrow": {"width": 420, "height": 900}}

@@ -7,9 +7,12 @@ import { slices } from "./slices.js";
 import { requests, tail } from "./requests.js";
 import { trace } from "./trace.js";
 import { compare, whatif } from "./analyses.js";
+import { goodput } from "./goodput.js";
+import { why } from "./why.js";
 
-const VIEWS = { overview, slices, requests, tail, whatif, compare, trace };
-const NAMES = { overview: "Overview", slices: "Slices", requests: "Requests", tail: "Live tail", whatif: "What if", compare: "Compare" };
+const VIEWS = { overview, slices, requests, tail, why, goodput, whatif, compare, trace };
+const NAMES = { overview: "Overview", slices: "Slices", requests: "Requests", tail: "Live tail", why: "Why slow", goodput: "Goodput",
+  whatif: "What if", compare: "Compare" };
 const FIELDS = [
   ["since", "Since", "1h"], ["until", "Until", "now"], ["model", "Model", "any"], ["route", "Route", "any"],
   ["run", "Run", "any"], ["tag", "Tag", "NAME=VALUE"],

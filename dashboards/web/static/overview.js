@@ -3,6 +3,7 @@
 
 import { ask, link } from "./api.js";
 import { heat, percentiles, rates, throughput, traffic } from "./charts.js";
+import { goodputLine, limits } from "./goodput.js";
 import { STAGES, count, el, share, stack, svg, table, time, when } from "./dom.js";
 
 // One of the report's and the summary's figures by its name.
@@ -106,8 +107,9 @@ export async function overview() {
       el("p", {}, el("a", { href: link({ heat: measure === "e2e" ? "ttft" : null }), "data-go": true },
         `Show ${measure === "e2e" ? "TTFT" : "E2E"} instead`)), heat(s)]),
   ];
-  const parts = [head, reading, el("h2", {}, "Where the time goes"), figures, ...sections];
-  parts.rest = Promise.all([reading, ...sections].map((section) => section.done));
+  const good = late("Goodput", series.catch(() => null).then(() => ask("/goodput", limits())), goodputLine);
+  const parts = [head, reading, good, el("h2", {}, "Where the time goes"), figures, ...sections];
+  parts.rest = Promise.all([reading, good, ...sections].map((section) => section.done));
   return parts;
 }
 

@@ -3,6 +3,7 @@
 import { ask } from "./api.js";
 import { STAGES, count, el, facts, share, stack, svg, table, time, when } from "./dom.js";
 import { gpuLane, sharers, stepLane } from "./lanes.js";
+import { late } from "./overview.js";
 
 export async function trace() {
   const id = new URLSearchParams(location.search).get("id") ?? "";
@@ -10,8 +11,9 @@ export async function trace() {
   const [found, engine] = await Promise.all([ask(path, {}, false), ask(`${path}/engine`, {}, false)]);
   const first = Math.min(0, ...found.spans.map((s) => s.offset_ns));
   const scale = (ns) => ((ns - first) / Math.max(found.duration_ns, 1)) * 1000;
+  const way = late("Critical path", ask(`${path}/path`, {}, false), criticalPath);
   const place = el("section", { "aria-live": "polite", "data-test": "span" });
-  return [
+  const parts = [
     el("h2", {}, `Trace ${found.trace_id}`),
     el("p", { class: "quiet" }, `${when(found.start_unix_ns)}, ${time(found.duration_ns)}, ${count(found.spans.length)} spans` +
       (found.spans_left_out ? `, ${count(found.spans_left_out)} more are not shown` : "")),
@@ -19,9 +21,11 @@ export async function trace() {
     el("div", { class: "bars", "data-test": "waterfall", role: "group", "aria-label": "Spans, the earliest first" },
       ...found.spans.flatMap((span) => bar(span, scale, (event) => tell(span, place, event.currentTarget)))),
     place,
-    ...stepLane(engine, scale), ...sharers(engine), ...gpuLane(engine, scale),
+    ...stepLane(engine, scale), ...sharers(engine), ...gpuLane(engine, scale), way,
     ...found.requests.map(record),
   ];
+  parts.rest = way.done;
+  return parts;
 }
 
 function axis(first, whole) {
@@ -77,6 +81,15 @@ function tell(span, place, button) {
       ...Object.entries(event.attributes).map((pair) => pair.join(" = "))].join(", ")]);
   }
   place.replaceChildren(el("h3", {}, span.name), facts(rows));
+}
+
+function criticalPath(found) {
+  if (!found.requests.length) return [el("p", { class: "quiet" }, "No request of this trace has a record.")];
+  return found.requests.map((request) => el("div", {},
+    stack(request.segments.map((s) => ({ stage: s.stage, size: s.ns, title: `${s.name}: ${time(s.ns)}` })),
+      request.segments.map((s) => `${s.name} ${time(s.ns)}`).join(", ")),
+    table(`What held ${request.name}, piece by piece: ${time(request.e2e_ns)}`, ["span", "stage", "from", "holds it for", "share"],
+      request.segments.map((s) => [s.name, s.stage, time(s.offset_ns), time(s.ns), share(s.ns / Math.max(request.e2e_ns, 1))]))));
 }
 
 function record(request) {

@@ -109,7 +109,9 @@ def test_the_token_comes_from_the_environment_before_the_file(tmp_path, monkeypa
     assert read_token(ApiSettings(token_file=file)) == "another-token-of-the-environment"
 
 
-@pytest.mark.parametrize("held", ["", "short", "with a space in the middle", "zwölf-zeichen-und-mehr"])
+@pytest.mark.parametrize(
+    "held", ["", "short", "with a space in the middle", "zwölf-zeichen-und-mehr"]
+)
 def test_a_token_that_cannot_be_one_is_refused_unquoted(tmp_path, monkeypatch, held):
     """Short, with spaces, not ASCII: the sentence says how to make one and not what was there."""
     monkeypatch.delenv("STAGELENS_API_TOKEN", raising=False)

@@ -12,7 +12,9 @@ MS = 1_000_000
 ID, PREFILLING, DECODING, LATER = ("ab" * 16, "cd" * 16, "ef" * 16, "11" * 16)
 
 
-def phase(trace: str, stage: str, start: int, duration: int, instance: str = "a") -> dict[str, object]:
+def phase(
+    trace: str, stage: str, start: int, duration: int, instance: str = "a"
+) -> dict[str, object]:
     return {
         "TraceId": trace, "SpanId": f"{trace[:4]}{stage}", "ParentSpanId": "r" if trace == ID else "x",
         "SpanName": stage, "start": start * MS, "duration": duration * MS,
@@ -73,7 +75,9 @@ def test_limits_leave_the_rest_out_and_count_it(filled, monkeypatch):
 
 def test_gpu_gauges_around_the_trace_are_found_by_what_they_are(filled):
     """By name or by hw.type, a line a GPU, within the margin; other gauges and times are left out."""
-    filled.gauges("hw.gpu.utilization", {0: 0.25, 1000 * MS: 0.75, -20_000 * MS: 1.0}, Attributes={"gpu": "0"})
+    filled.gauges(
+        "hw.gpu.utilization", {0: 0.25, 1000 * MS: 0.75, -20_000 * MS: 1.0}, Attributes={"gpu": "0"}
+    )
     filled.gauges("hw.gpu.utilization", {0: 0.5}, Attributes={"gpu": "1"}, MetricUnit="1")
     filled.gauges("hw.power", {0: 300.0}, Attributes={"hw.type": "gpu"})
     filled.gauges("queue.length", {0: 3.0})

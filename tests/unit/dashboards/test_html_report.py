@@ -44,7 +44,10 @@ def opened(browser, filled, tmp_path):
     seen: list[str] = []
     tab.on("console", lambda m: seen.append(m.text) if m.type == "error" else None)
     tab.on("pageerror", lambda e: seen.append(str(e)))
-    tab.on("request", lambda r: seen.append(r.url) if not r.url.startswith(("file:", "data:", "blob:")) else None)
+    tab.on(
+        "request",
+        lambda r: seen.append(r.url) if not r.url.startswith(("file:", "data:", "blob:")) else None,
+    )
     tab.goto(file.as_uri())
     yield report, tab
     context.close()
@@ -62,7 +65,9 @@ def test_it_shows_the_figures_and_draws_every_plot(opened):
     plots = tab.locator(".chart")
     assert plots.count() == 11
     assert tab.locator(".chart .main-svg").first.is_visible()
-    assert tab.evaluate("[...document.querySelectorAll('.chart')].every((c) => c.querySelector('.main-svg'))")
+    assert tab.evaluate(
+        "[...document.querySelectorAll('.chart')].every((c) => c.querySelector('.main-svg'))"
+    )
 
 
 def test_hostile_names_are_text_in_tables_and_plots(opened):

@@ -86,7 +86,9 @@ def test_the_live_tail_puts_new_requests_on_top(tab, page_url, module_store):
     """What ends while one watches appears above the others, without a reload; a pause holds it."""
     shown(tab, page_url, view="tail")
     assert tab.locator("tbody tr").count() == 41
-    module_store.requests({"start": 55 * 60 * S, "decode": S, "Model": "newcomer", "Operation": "chat"})
+    module_store.requests(
+        {"start": 55 * 60 * S, "decode": S, "Model": "newcomer", "Operation": "chat"}
+    )
     tab.locator("tbody tr", has_text="newcomer").wait_for()
     assert "newcomer" in tab.locator("tbody tr").first.inner_text()
     tab.get_by_role("button", name="Pause").press("Enter")

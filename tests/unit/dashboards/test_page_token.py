@@ -34,7 +34,9 @@ def test_the_page_asks_for_the_token_and_goes_on_with_it(tab, url):
 def test_a_token_in_the_fragment_is_taken_out_of_the_url(tab, url):
     """It is used, and neither the address bar nor the history holds it."""
     asked: list[str] = []
-    tab.on("request", lambda request: asked.append(request.url) if "/?" not in request.url else None)
+    tab.on(
+        "request", lambda request: asked.append(request.url) if "/?" not in request.url else None
+    )
     tab.goto(f"{url}/?view=requests#token={TOKEN}")
     tab.get_by_text("No request matches").wait_for()
     assert tab.url == f"{url}/?view=requests"

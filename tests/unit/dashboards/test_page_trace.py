@@ -54,7 +54,11 @@ def test_the_clocks_stand_beside_the_spans(tab, url):
     shown(tab, url, view="trace", id=ID)
     record = asked(url, f"/traces/{ID}")["requests"][0]
     said = tab.locator("[data-test=clocks] .said").inner_text()
-    for name, key in (("first chunk", "first_chunk_ns"), ("first token", "ttft_ns"), ("first answer", "first_answer_ns")):
+    for name, key in (
+        ("first chunk", "first_chunk_ns"),
+        ("first token", "ttft_ns"),
+        ("first answer", "first_answer_ns"),
+    ):
         assert f"{name} {seconds(record[key])}" in said
     assert tab.locator("[data-test=clocks] .track rect").count() == 3
 
@@ -70,7 +74,10 @@ def test_the_step_lane_says_what_the_api_says(tab, url):
     for n, step in enumerate(steps):
         cells = rows.nth(n).locator("td").all_inner_texts()
         assert cells[0] == seconds(step["offset_ns"]) or n == 0
-        assert cells[2:6] == [str(step[k]) for k in ("prefill_tokens", "prefill_requests", "decode_tokens", "decode_requests")]
+        assert cells[2:6] == [
+            str(step[k])
+            for k in ("prefill_tokens", "prefill_requests", "decode_tokens", "decode_requests")
+        ]
         assert cells[-1] == ", ".join(step["stages"])
 
 
@@ -85,7 +92,9 @@ def test_a_step_is_chosen_by_keyboard_and_says_who_shared_it(tab, url):
         slider.press("ArrowRight")
     told = tab.locator("[data-test=step]")
     assert "256 tokens of 1 requests" in told.inner_text()
-    assert slider.get_attribute("aria-valuetext").startswith("step 11 of 20, at 100.0 ms, takes 10.0 ms: 256 prefill tokens")
+    assert slider.get_attribute("aria-valuetext").startswith(
+        "step 11 of 20, at 100.0 ms, takes 10.0 ms: 256 prefill tokens"
+    )
     told.locator("dd", has_text=OTHER[:8]).first.wait_for()
     told.locator("a").first.press("Enter")
     tab.wait_for_url(f"**id={OTHER}*")
@@ -104,8 +113,14 @@ def test_who_shared_the_batch_is_a_table(tab, url):
     """As many steps as the API counts."""
     shown(tab, url, view="trace", id=ID)
     sharers = {s["stage"]: s["steps"] for s in asked(url, f"/traces/{ID}/engine")["sharers"]}
-    row = tab.get_by_role("region", name="Other requests in the steps of this one").locator("tbody tr")
-    assert row.locator("th, td").all_inner_texts() == [OTHER[:8], str(sharers["prefill"]), str(sharers["decode"])]
+    row = tab.get_by_role("region", name="Other requests in the steps of this one").locator(
+        "tbody tr"
+    )
+    assert row.locator("th, td").all_inner_texts() == [
+        OTHER[:8],
+        str(sharers["prefill"]),
+        str(sharers["decode"]),
+    ]
     assert sharers == {"prefill": 1, "decode": 5}
 
 

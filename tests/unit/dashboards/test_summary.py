@@ -70,7 +70,9 @@ def test_few_requests_have_the_reports_figures(filled, asked):
 
 
 @pytest.mark.parametrize("asked", FILTERS, ids=str)
-@pytest.mark.parametrize("by", [(), ("model",), ("cached", "warm"), ("route", "status", "stream")], ids=str)
+@pytest.mark.parametrize(
+    "by", [(), ("model",), ("cached", "warm"), ("route", "status", "stream")], ids=str
+)
 def test_the_roll_ups_say_what_the_requests_say(filled, many, asked, by, monkeypatch):
     """Counts, sums and maxima exactly, percentiles within the sketch, whole and per group."""
     filters = chosen(**asked)
@@ -84,9 +86,18 @@ def test_the_roll_ups_say_what_the_requests_say(filled, many, asked, by, monkeyp
     assert [g.key for g in rolled.groups] == [g.key for g in plain.groups]
     pairs = zip((rolled.overall, *rolled.groups), (plain.overall, *plain.groups), strict=True)
     for ours, theirs in pairs:
-        assert ours.model_dump(exclude={"stages", "measures"}) == theirs.model_dump(exclude={"stages", "measures"})
-        for one, told in zip((*ours.stages, *ours.measures), (*theirs.stages, *theirs.measures), strict=True):
-            assert (one.name, one.n, one.no_data, one.max_ns) == (told.name, told.n, told.no_data, told.max_ns)
+        assert ours.model_dump(exclude={"stages", "measures"}) == theirs.model_dump(
+            exclude={"stages", "measures"}
+        )
+        for one, told in zip(
+            (*ours.stages, *ours.measures), (*theirs.stages, *theirs.measures), strict=True
+        ):
+            assert (one.name, one.n, one.no_data, one.max_ns) == (
+                told.name,
+                told.n,
+                told.no_data,
+                told.max_ns,
+            )
             assert one.sum_ns == pytest.approx(told.sum_ns, abs=1)
             if one.n >= 20:
                 assert one.p50_ns == pytest.approx(told.p50_ns, rel=0.1)
