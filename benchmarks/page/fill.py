@@ -31,12 +31,15 @@ SELECT
   toUInt64(1e7 * OutputTokens * (0.8 + 0.4 * u(number, 7))) AS DecodeNs,
   0 AS PreemptedNs, 0 AS ToolNs, toUInt64(1e5 * u(number, 8)) AS DeliverNs,
   toUInt64(1e4 * u(number, 9)) AS UnattributedNs,
-  CAST((['prompt', 'queue', 'prefill', 'decode', 'deliver'], [1, 1, 1, 1, 1]), 'Map(LowCardinality(String), UInt16)') AS StageCounts,
+  CAST((['prompt', 'queue', 'prefill', 'decode', 'deliver'], [1, 1, 1, 1, 1]),
+    'Map(LowCardinality(String), UInt16)') AS StageCounts,
   FirstTokenNs AS FirstChunkNs, PromptNs + QueueNs + PrefillNs AS FirstTokenNs, FirstTokenNs AS FirstAnswerNs,
   if(OutputTokens > 1, DecodeNs / (OutputTokens - 1), NULL) AS TpotNs,
   arrayMap(i -> toUInt64(8e6 + h(number, 20 + i) % 4000000), range({gaps})) AS ItlNs, 'token' AS ItlKind,
-  toUInt32(32 * exp(5 * u(number, 10))) AS InputTokens, toUInt32(1 + 400 * u(number, 11)) AS OutputTokens,
-  if(h(number, 12) % 3 = 0, toUInt32(InputTokens / 2), 0) AS CachedTokens, NULL AS ReasoningTokens, 0 AS Preemptions,
+  toUInt32(32 * exp(5 * u(number, 10))) AS InputTokens,
+  toUInt32(1 + 400 * u(number, 11)) AS OutputTokens,
+  if(h(number, 12) % 3 = 0, toUInt32(InputTokens / 2), 0) AS CachedTokens,
+  NULL AS ReasoningTokens, 0 AS Preemptions,
   toUInt32(h(number, 13) % 64) AS InFlight, 8 AS Running, 0 AS Waiting, h(number, 14) % 50 != 0 AS Warm,
   if(Warm, '', 'start') AS ColdReason, 'engine' AS Source, [] AS Repairs,
   map('tenant', 't' || toString(h(number, 15) % 20), 'run', 'r' || toString(number % 4)) AS Tags, NULL AS Cost
@@ -56,7 +59,9 @@ ARRAY JOIN [
 WHERE Timestamp >= fromUnixTimestamp64Nano(toInt64({begin}))"""
 _STEPS = """\
 INSERT INTO {db}.engine_steps
-SELECT fromUnixTimestamp64Nano(toInt64({begin} + number * 10000000)) AS Timestamp, 'stagelens-proxy', 'a', 'small', 0,
+SELECT
+  fromUnixTimestamp64Nano(toInt64({begin} + number * 10000000)) AS Timestamp,
+  'stagelens-proxy', 'a', 'small', 0,
   9000000, number % 10 = 0, 128 * (number % 10 = 0), 8, 8, 8, 0, 0.5
 FROM numbers({rows})"""
 

@@ -87,7 +87,8 @@ def _json(value: object) -> str:
 
 
 def _body(report: Report, plots: Sequence[Figure]) -> Iterable[str]:
-    yield f"<h1>Stagelens report</h1>\n<p>Made at {escape(to_text(report.made_at_unix_ns))}; times in UTC.</p>"
+    made = escape(to_text(report.made_at_unix_ns))
+    yield f"<h1>Stagelens report</h1>\n<p>Made at {made}; times in UTC.</p>"
     yield _lines(report.reading, "p")
     if report.overall.counts.total:
         yield _cards(report.overall)

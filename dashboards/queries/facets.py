@@ -21,8 +21,8 @@ SELECT count() AS Seen, groupUniqArray(100)(toString(Model)) AS Models,
 FROM"""
 _TAGS: Final = (
     "SELECT toString(tag) AS Name, groupUniqArray(100)(value) AS Found FROM",
-    "ARRAY JOIN mapKeys(Tags) AS tag, mapValues(Tags) AS value "
-    "WHERE Name != {run:String} GROUP BY Name ORDER BY count() DESC, Name LIMIT 50",
+    "ARRAY JOIN mapKeys(Tags) AS tag, mapValues(Tags) AS value WHERE Name != {run:String}",
+    "GROUP BY Name ORDER BY count() DESC, Name LIMIT 50",
 )
 
 
@@ -36,7 +36,7 @@ def facets(store: QueryStore, filters: Filters, limits: QueryLimits | None = Non
     latest = f"({_LATEST[0]} {picked.sql} {_LATEST[1]})"
     params = {**picked.params, "run": RUN_TAG, "latest": LATEST}
     row = run(store, f"{_VALUES} {latest}", params, bound)[0]
-    tags = run(store, f"{_TAGS[0]} {latest} {_TAGS[1]}", params, bound)
+    tags = run(store, f"{_TAGS[0]} {latest} {_TAGS[1]} {_TAGS[2]}", params, bound)
     return Facets(
         requests=int(row["Seen"]),
         models=_sorted(row["Models"]),

@@ -60,7 +60,7 @@ def window(begin_ns: int, end_ns: int) -> Window:
 
 def total(store: QueryStore, picked: Where, limits: QueryLimits) -> int:
     """How many requests are chosen."""
-    sql = " ".join((_COUNT_SQL, picked.sql))
+    sql = f"{_COUNT_SQL} {picked.sql}"
     return int(run(store, sql, picked.params, limits)[0]["total"])
 
 
@@ -111,7 +111,7 @@ def rows(condition: str) -> str:
     )
     parts = ((_HOURS_SQL, hours), (_MINUTES_SQL, minutes))
     whole = " UNION ALL ".join(
-        " ".join((select, "WHERE", bounds, "AND", condition)) for select, bounds in parts
+        f"{select} WHERE {bounds} AND {condition}" for select, bounds in parts
     )
     return f"({whole})"
 

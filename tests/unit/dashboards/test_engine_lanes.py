@@ -82,7 +82,8 @@ def test_gpu_gauges_around_the_trace_are_found_by_what_they_are(filled):
     filled.gauges("hw.power", {0: 300.0}, Attributes={"hw.type": "gpu"})
     filled.gauges("queue.length", {0: 3.0})
     found = engine(filled, ID).gauges
-    assert [(g.name, g.attributes.get("gpu"), [(p.offset_ns // MS, p.value) for p in g.points]) for g in found] == [
+    points = [[(p.offset_ns // MS, p.value) for p in g.points] for g in found]
+    assert [(g.name, g.attributes.get("gpu"), p) for g, p in zip(found, points, strict=True)] == [
         ("hw.gpu.utilization", "0", [(5, 0.25), (1005, 0.75)]),
         ("hw.gpu.utilization", "1", [(5, 0.5)]),
         ("hw.power", None, [(5, 300.0)]),

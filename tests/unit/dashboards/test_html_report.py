@@ -27,7 +27,8 @@ def filled(module_store: HandStore) -> HandStore:
     """Thirty requests of two models, one with a hostile name."""
     module_store.requests(*(
         {"start": n * 60 * S, "queue": n * S // 20, "prefill": S // 2, "decode": (1 + n % 5) * S,
-         "FirstTokenNs": S, "OutputTokens": 10, "Model": HOSTILE if n % 2 else "m", "Status": "error" if n == 7 else "ok"}
+         "FirstTokenNs": S, "OutputTokens": 10, "Model": HOSTILE if n % 2 else "m",
+         "Status": "error" if n == 7 else "ok"}
         for n in range(30)
     ))  # fmt: skip
     return module_store

@@ -94,7 +94,8 @@ def test_the_live_tail_puts_new_requests_on_top(tab, page_url, module_store):
     tab.get_by_role("button", name="Pause").press("Enter")
     assert tab.get_by_role("button", name="Pause").get_attribute("aria-pressed") == "true"
     module_store._store.command(
-        f"ALTER TABLE {module_store.database}.requests DELETE WHERE Model = 'newcomer' SETTINGS mutations_sync = 1"
+        f"ALTER TABLE {module_store.database}.requests DELETE WHERE Model = 'newcomer' "
+        "SETTINGS mutations_sync = 1"
     )
 
 

@@ -29,7 +29,8 @@ def url(module_store: HandStore) -> Iterator[str]:
     """A request in twenty engine steps, another one in its batch, and a bare one."""
     module_store.requests(
         {"TraceId": ID, "SpanId": "r", "queue": 20 * MS, "prefill": 40 * MS, "decode": 140 * MS,
-         "FirstChunkNs": 55 * MS, "FirstTokenNs": 60 * MS, "FirstAnswerNs": 90 * MS, "Tags": {"tenant": HOSTILE}},
+         "FirstChunkNs": 55 * MS, "FirstTokenNs": 60 * MS,
+         "FirstAnswerNs": 90 * MS, "Tags": {"tenant": HOSTILE}},
     )  # fmt: skip
     module_store.spans(
         {"TraceId": ID, "SpanId": "r", "SpanName": "POST /v1", "duration": 200 * MS},

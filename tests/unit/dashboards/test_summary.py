@@ -20,11 +20,13 @@ S = 1_000_000_000
 def filled(module_store: HandStore) -> HandStore:
     """Four hundred requests over five hours, of two models, some warm, cached, failed."""
     module_store.requests(*(
-        {"start": n * 45 * S - 5 * 3600 * S, "queue": n * S // 100, "prefill": S // 2, "decode": (1 + n % 7) * S,
+        {"start": n * 45 * S - 5 * 3600 * S, "queue": n * S // 100, "prefill": S // 2,
+         "decode": (1 + n % 7) * S,
          "FirstTokenNs": n * S // 100 + S // 2 if n % 10 else None, "InputTokens": 10, "OutputTokens": n % 30,
          "CachedTokens": n % 3 if n % 4 else None, "Warm": bool(n % 5) if n % 6 else None,
          "Model": "small" if n % 2 else "large", "Route": "/a" if n % 3 else "/b",
-         "Status": "error" if n % 50 == 7 else "cancelled" if n % 50 == 8 else "ok", "Tags": {"tenant": f"t{n % 2}"}}
+         "Status": "error" if n % 50 == 7 else "cancelled" if n % 50 == 8 else "ok",
+         "Tags": {"tenant": f"t{n % 2}"}}
         for n in range(400)
     ))  # fmt: skip
     return module_store
@@ -42,7 +44,8 @@ def chosen(**more: object) -> Filters:
 
 
 FILTERS = [
-    {}, {"model": ["small"]}, {"route": ["/a"], "status": ["ok", "error"]}, {"warm": "only"}, {"warm": "exclude"},
+    {}, {"model": ["small"]}, {"route": ["/a"], "status": ["ok", "error"]}, {"warm": "only"},
+    {"warm": "exclude"},
     {"cached": "only"}, {"cached": "exclude"}, {"operation": "any"}, {"model": ["nobody"]},
 ]  # fmt: skip
 
@@ -64,7 +67,8 @@ def test_few_requests_have_the_reports_figures(filled, asked):
         told = whole.measure(one.name)
         assert (one.n, one.p50_ns, one.p99_ns) == (told.n, told.p50_ns, told.p99_ns)
     counts = whole.counts
-    assert (found.overall.requests, found.overall.errors, found.overall.cancelled, found.overall.cached, found.overall.cold) == (
+    ours = found.overall
+    assert (ours.requests, ours.errors, ours.cancelled, ours.cached, ours.cold) == (
         counts.total, counts.error, counts.cancelled, counts.cached, counts.cold,
     )  # fmt: skip
 
