@@ -84,8 +84,9 @@ class CollectorClient:
         pairs = [*to_query(filters), *(("change", text) for text in changes)]
         return self._get("/whatif", pairs, WhatIf)
 
-    def compare(self, filters: Filters, a: str, b: str) -> Compare:
-        return self._get("/compare", [*to_query(filters), ("a", a), ("b", b)], Compare)
+    def compare(self, filters: Filters, a: str, b: str, *, match: bool = False) -> Compare:
+        pairs = [*to_query(filters), ("a", a), ("b", b), ("match", str(match).lower())]
+        return self._get("/compare", pairs, Compare)
 
     def attribution(
         self, filters: Filters, measure: str = "e2e", by: Sequence[str] = ()

@@ -63,7 +63,7 @@ class Source(Protocol):
 
     def whatif(self, filters: Filters, changes: Sequence[str]) -> WhatIf: ...
 
-    def compare(self, filters: Filters, a: str, b: str) -> Compare: ...
+    def compare(self, filters: Filters, a: str, b: str, *, match: bool = False) -> Compare: ...
 
     def attribution(
         self, filters: Filters, measure: str = "e2e", by: Sequence[str] = ()
@@ -166,11 +166,11 @@ class StoreSource:
         self._check(filters)
         return whatif(self._store, filters, parse_changes(changes), self._limits)
 
-    def compare(self, filters: Filters, a: str, b: str) -> Compare:
+    def compare(self, filters: Filters, a: str, b: str, *, match: bool = False) -> Compare:
         self._check(filters)
         now = self._clock.unix_ns()
         sides = [parse_side(text, filters, now) for text in (a, b)]
-        return compare(self._store, sides[0], sides[1], self._limits)
+        return compare(self._store, sides[0], sides[1], self._limits, match=match)
 
     def attribution(
         self, filters: Filters, measure: str = "e2e", by: Sequence[str] = ()

@@ -66,6 +66,8 @@ class StampingProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self._waiting = deque()
+        # uvloop keeps what is below the limit until its turn ends, other clients' work before it
+        transport.set_write_buffer_limits(high=0)
         self._reading = stamped(transport, self._take)
         super().connection_made(self._reading or transport)  # type: ignore[arg-type]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import subprocess
 import sys
 import threading
@@ -11,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from stagelens.cores import free_cores, stay_on
 from stagelens.errors import UserError
 from stagelens.ready import read_ready
 
@@ -31,11 +33,18 @@ class CollectorChild:
         self._ready_file = ready_file
         self._log_file = log_file
         self._stopping = threading.Event()
+        self._cores: set[int] = set()
         self._process, facts = _start(self._command(0, 0), ready_file, log_file)
         self.otlp_url = facts["collector"]
         self.api_url = facts["api"]
         self._keeper = threading.Thread(target=self._keep, name="stagelens-keep", daemon=True)
         self._keeper.start()
+
+    def leave_engine_alone(self) -> None:
+        """Keep it off the cores that the engine below this process has bound; see :mod:`stagelens.cores`."""
+        self._cores = free_cores(os.getpid(), but=self._process.pid)
+        if self._cores:
+            stay_on(self._process.pid, self._cores)
 
     def stop(self, deadline_s: float) -> bool:
         """Close its input, wait for it to flush; ``False`` if it had to be killed."""
@@ -71,6 +80,8 @@ class CollectorChild:
             ports = urlsplit(self.otlp_url).port or 0, urlsplit(self.api_url).port or 0
             try:
                 self._process, _ = _start(self._command(*ports), self._ready_file, self._log_file)
+                if self._cores:
+                    stay_on(self._process.pid, self._cores)
             except UserError as problem:
                 log.error("the collector could not be started again: %s", problem)  # noqa: TRY400
 

@@ -136,6 +136,8 @@ def _serve_with(
     exporter.start()
 
     async def on_ready(served: str) -> None:
+        if child is not None and config.model is not None:
+            child.leave_engine_alone()
         _announce(sock, endpoint, child, served, ready_file)
 
     try:

@@ -44,6 +44,16 @@ class _Measure:
     parts: tuple[tuple[str, str], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Whom the question is about: ``n`` of ``total`` requests have the measure."""
+
+    filters: Filters
+    measure: str
+    n: int
+    total: int
+
+
 _E2E: Final = _Measure(
     "toInt64(E2ENs)", "true", tuple((str(s), f"toInt64({c})") for s, c in STAGE_COLUMNS.items())
 )
@@ -79,32 +89,35 @@ def attribution(
     bound, picked = limits or QueryLimits(), where(filters)
     one = _TTFT if measure == "ttft" else _E2E
     edges = run(store, _edges_sql(one, picked), picked.params, bound)[0]
-    n = int(edges["n"])
-    common = {
-        "filters": filters, "measure": measure, "requests": n,
-        "without_measure": int(edges["total"]) - n,
+    found = _Found(filters, measure, int(edges["n"]), int(edges["total"]))
+    if found.n < LEAST or not edges["q"][1] < edges["q"][2]:
+        return _nothing(found)
+    bounds = {
+        "low": math.ceil(edges["q"][0]), "high": math.floor(edges["q"][1]),
+        "slow": math.ceil(edges["q"][2]),
     }  # fmt: skip
-    middle_from, middle_to, slow_from = (edges["q"] if n else (None, None, None))
-    if n < LEAST or not middle_to < slow_from:
-        return _nothing(common, n)
-    params = {
-        **picked.params, "slow": math.ceil(slow_from), "low": math.ceil(middle_from),
-        "high": math.floor(middle_to), **{k: v for d in parts for k, v in d.params},
-    }  # fmt: skip
-    rows = {row["side"]: row for row in run(store, _means_sql(one, picked), params, bound)}
-    slow, middle = rows["slow"], rows["middle"]
+    params = {**picked.params, **bounds, **{k: v for d in parts for k, v in d.params}}
+    sides = {row["side"]: row for row in run(store, _means_sql(one, picked), params, bound)}
+    counts = run(store, _slices_sql(one, picked, parts, tags=not by), params, bound)
+    return _answer(found, bounds, sides, one, _slices(counts, parts, sides))
+
+
+def _answer(
+    found: _Found,
+    bounds: dict[str, int],
+    sides: dict[str, Row],
+    one: _Measure,
+    slices: tuple[SliceShift, ...],
+) -> Attribution:
+    slow, middle = sides["slow"], sides["middle"]
     stages = tuple(_stage(name, slow, middle) for name, _ in one.parts)
-    tags = not by
-    counts = run(store, _slices_sql(one, picked, parts, tags=tags), params, bound)
-    slices = _slices(counts, parts, int(slow["n"]), int(middle["n"]))
     return Attribution(
-        **common,
-        slow=int(slow["n"]), middle=int(middle["n"]),
-        slow_from_ns=math.ceil(slow_from), middle_from_ns=math.ceil(middle_from),
-        middle_to_ns=math.floor(middle_to),
-        slow_mean_ns=slow["mean"], middle_mean_ns=middle["mean"],
-        stages=stages, slices=slices,
-        reading=_reading(measure, slow, middle, stages, slices), assumptions=_assumptions(measure),
+        filters=found.filters, measure=found.measure, requests=found.n,
+        without_measure=found.total - found.n, slow=int(slow["n"]), middle=int(middle["n"]),
+        slow_from_ns=bounds["slow"], middle_from_ns=bounds["low"], middle_to_ns=bounds["high"],
+        slow_mean_ns=slow["mean"], middle_mean_ns=middle["mean"], stages=stages, slices=slices,
+        reading=_reading(found.measure, slow, middle, stages, slices),
+        assumptions=_assumptions(found.measure),
     )  # fmt: skip
 
 
@@ -136,7 +149,7 @@ def _means_sql(one: _Measure, picked: Where) -> str:
 def _slices_sql(
     one: _Measure, picked: Where, parts: Sequence[Dimension], *, tags: bool
 ) -> str:
-    listed = ", ".join(f"('{i}', {part.sql})" for i, part in enumerate(parts))
+    listed = ", ".join(f"('{i}', CAST({part.sql}, 'String'))" for i, part in enumerate(parts))
     pairs = f"[{listed}]"
     if tags:
         each = "arrayMap((k, v) -> (concat('t', k), concat('v', v)), mapKeys(Tags), mapValues(Tags))"
@@ -145,11 +158,10 @@ def _slices_sql(
         f"SELECT {_side(one)} AS side, arrayJoin({pairs}) AS pair {_SOURCE} {picked.sql} "
         f"AND {one.has} AND side != ''"
     )
-    return (
-        "SELECT pair.1 AS place, pair.2 AS raw, countIf(side = 'slow') AS slow, "
-        f"countIf(side = 'middle') AS middle FROM ({inner}) GROUP BY place, raw "
-        "ORDER BY slow + middle DESC, place, raw LIMIT 1000"
-    )
+    counts = "pair.1 AS place, pair.2 AS raw, countIf(side = 'slow') AS slow"
+    both = f"{counts}, countIf(side = 'middle') AS middle"
+    order = "GROUP BY place, raw ORDER BY slow + middle DESC, place, raw LIMIT 1000"
+    return " ".join(("SELECT", both, f"FROM ({inner})", order))
 
 
 def _stage(name: str, slow: Row, middle: Row) -> StageShift:
@@ -168,8 +180,9 @@ def _stage(name: str, slow: Row, middle: Row) -> StageShift:
 
 
 def _slices(
-    rows: Sequence[Row], parts: Sequence[Dimension], slow: int, middle: int
+    rows: Sequence[Row], parts: Sequence[Dimension], sides: dict[str, Row]
 ) -> tuple[SliceShift, ...]:
+    slow, middle = int(sides["slow"]["n"]), int(sides["middle"]["n"])
     found: list[SliceShift] = []
     for row in rows:
         place, raw = row["place"], row["raw"]
@@ -191,18 +204,20 @@ def _slices(
     return tuple(found[:MOST_SLICES])
 
 
-def _nothing(common: dict[str, object], n: int) -> Attribution:
+def _nothing(found: _Found) -> Attribution:
+    n = found.n
     why = (
         f"With {n} request{'s' * (n != 1)} nothing can be said about the slowest 5 %: {LEAST} are "
         "the least."
         if n < LEAST
         else "The slowest 5 % take no longer than the middle ones."
     )
-    return Attribution.model_validate({
-        **common, "slow": 0, "middle": 0, "slow_from_ns": None, "middle_from_ns": None,
-        "middle_to_ns": None, "slow_mean_ns": None, "middle_mean_ns": None, "stages": (),
-        "slices": (), "reading": (why,), "assumptions": _assumptions(str(common["measure"])),
-    })  # fmt: skip
+    return Attribution(
+        filters=found.filters, measure=found.measure, requests=n,
+        without_measure=found.total - n, slow=0, middle=0, slow_from_ns=None, middle_from_ns=None,
+        middle_to_ns=None, slow_mean_ns=None, middle_mean_ns=None, stages=(), slices=(),
+        reading=(why,), assumptions=_assumptions(found.measure),
+    )  # fmt: skip
 
 
 def _reading(
@@ -210,10 +225,11 @@ def _reading(
 ) -> tuple[str, ...]:
     most = max(stages, key=lambda one: one.difference_ns)
     whole = (slow["mean"] - middle["mean"]) / 1e9
-    said = [
+    first = (
         f"The slowest 5 % (n={slow['n']}) take {whole:.3g} s longer in {measure.upper()} than the "
         f"middle ones (n={middle['n']}), and {most.stage} makes {(most.share or 0) * 100:.0f} % of it."
-    ]
+    )
+    said = [first]
     for one in [s for s in slices if s.stands_out and s.difference > 0][:3]:
         value = "not known" if one.value is None else one.value
         said.append(

@@ -45,7 +45,7 @@ SELECT Model, count() AS N, count(CachedTokens) AS Known, countIf(CachedTokens >
   sum(toUInt64(ifNull(CachedTokens, 0))) AS Cached, sum(PrefillNs) AS Prefill
 {_SOURCE} {{picked}} GROUP BY Model ORDER BY Model"""
 _OFF_SQL: Final = f"""\
-SELECT countIf(Preemptions > 0) AS Requests, sum(toUInt64(Preemptions)) AS Preemptions,
+SELECT countIf(Preemptions > 0) AS Requests, sum(toUInt64(Preemptions)) AS Times,
   sum(PreemptedNs) AS Off {_SOURCE} {{picked}}"""
 _PREEMPTED_SQL: Final = f"""\
 SELECT TraceId, SpanId, toUnixTimestamp64Nano(Timestamp) AS StartNs, E2ENs, InputTokens, ItlNs
@@ -154,7 +154,7 @@ def _preempted(store: QueryStore, picked: Where, limits: QueryLimits) -> Preempt
         rows = run(store, _PREEMPTED_SQL.replace("{picked}", picked.sql), picked.params, limits)
         again = _again(store, rows, limits) if rows else []
     return Preempted(
-        requests=int(off["Requests"]), preemptions=int(off["Preemptions"]), off_ns=int(off["Off"]),
+        requests=int(off["Requests"]), preemptions=int(off["Times"]), off_ns=int(off["Off"]),
         known=len(again), again_ns=sum(ns for ns, _ in again) if again else None,
         tokens_again_at_most=sum(tokens for _, tokens in again) if again else None,
     )  # fmt: skip

@@ -28,25 +28,26 @@ SELECT Model, count() AS n, sum(ifNull(OutputTokens, 0)) AS output, countIf(isNo
   sum({cost}) AS cost
 FROM {database:Identifier}.requests WHERE {picked} GROUP BY Model"""
 _TASKS_SQL: Final = """\
-SELECT count() AS tasks, countIf(success) AS correct, avg(score) AS score, sum(length) AS time,
-  quantilesExactInclusiveIf(0.5, 0.95)(length, success) AS q, sum(cost) AS cost,
-  countIf(isNull(cost)) AS unpriced,
+SELECT count() AS tasks, countIf(success) AS correct, avg(score) AS mean_score, sum(length) AS time,
+  quantilesExactInclusiveIf(0.5, 0.95)(length, success) AS q, sum(spent) AS cost,
+  countIf(isNull(spent)) AS unpriced,
   sumMapIf(map(reason, toUInt64(1)), NOT success) AS reasons
 FROM (
   SELECT TraceId,
     toInt64(max(toUnixTimestamp64Nano(Timestamp) + toInt64(E2ENs)))
       - toInt64(min(toUnixTimestamp64Nano(Timestamp))) AS length,
     if(countIf(Operation != '' AND Source != 'app' AND isNull({cost})) > 0, NULL,
-      sumIf({cost}, Operation != '' AND Source != 'app')) AS cost
+      sumIf({cost}, Operation != '' AND Source != 'app')) AS spent
   FROM {database:Identifier}.requests
   WHERE TraceId IN (SELECT TraceId FROM {database:Identifier}.requests WHERE {picked})
   GROUP BY TraceId
 ) AS r
 INNER JOIN (
-  SELECT TraceId,
-    argMax(SpanAttributes[{success_key:String}] = 'true', Timestamp) AS success,
-    argMax(toFloat64OrNull(SpanAttributes[{score_key:String}]), Timestamp) AS score,
-    argMax(SpanAttributes[{reason_key:String}], Timestamp) AS reason
+  SELECT TraceId, argMax(
+      (SpanAttributes[{success_key:String}] = 'true',
+       toFloat64OrNull(SpanAttributes[{score_key:String}]), SpanAttributes[{reason_key:String}]),
+      Timestamp) AS last,
+    last.1 AS success, last.2 AS score, last.3 AS reason
   FROM {database:Identifier}.otel_traces
   WHERE SpanName = {outcome:String} AND mapContains(SpanAttributes, {success_key:String})
     AND TraceId IN (SELECT TraceId FROM {database:Identifier}.requests WHERE {picked})
@@ -96,7 +97,7 @@ def tasks_of(
     cost = float(row["cost"]) if tasks and not row["unpriced"] and row["cost"] is not None else None
     reasons = sorted((row["reasons"] or {}).items(), key=lambda pair: (-pair[1], pair[0]))
     return Tasks(
-        tasks=tasks, correct=correct, mean_score=row["score"] if tasks else None,
+        tasks=tasks, correct=correct, mean_score=row["mean_score"] if tasks else None,
         time_ns=int(row["time"]),
         time_per_correct_ns=round(int(row["time"]) / correct) if correct else None,
         correct_p50_ns=round(row["q"][0]) if correct else None,

@@ -124,7 +124,7 @@ def _figures(
     n, good = int(row["n"]), int(row["good"])
     length = int(row["last"]) - int(row["first"]) if n else None
     usual = {f"m_{name}": round(row[f"m_{name}"]) if good else 0 for name in _TIMES}
-    broken = run(store, _broken_sql(picked, list(given)), {**params, **usual}, limits)[0]
+    broken = run(store, _broken_sql(picked, list(given)), {**params, **usual}, limits)[0] if given else {}
     whole = window[0] if window else length
     return GoodputFigures(
         key=key, requests=n, good=good, missed=int(row["missed"]), failed=int(row["failed"]),
@@ -142,7 +142,7 @@ def _good(names: Sequence[str]) -> str:
 
 
 def _counts_sql(picked: Where, names: Sequence[str]) -> str:
-    broke = " OR ".join(f"NOT ifNull({_MET[one]}, true)" for one in names)
+    broke = " OR ".join(f"NOT ifNull({_MET[one]}, true)" for one in names) or "false"
     good = _good(names)
     medians = [
         f"quantileExactInclusiveIf(0.5)({value}, {good}) AS m_{name}"
@@ -220,10 +220,8 @@ def _reading(found: GoodputFigures) -> tuple[str, ...]:
     if not found.requests:
         return ("There is no request to look at: widen the window or drop a filter.",)
     rate = "no rate" if found.goodput_per_s is None else f"{found.goodput_per_s:.3g} a second"
-    said = [
-        f"{found.good} of {found.requests} requests ({(found.good_share or 0) * 100:.0f} %) met the "
-        f"limits: {rate}."
-    ]
+    share = (found.good_share or 0) * 100
+    said = [f"{found.good} of {found.requests} requests ({share:.0f} %) met the limits: {rate}."]
     for one in found.broken:
         if one.n:
             stage, count = next(iter(one.stages.items()))

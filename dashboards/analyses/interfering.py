@@ -136,26 +136,31 @@ _ASSUMPTIONS: Final = (
 )
 
 
+_NO_STEPS: Final = (
+    "No engine steps are stored for this time: only the embedded engine tells them, so "
+    "interference is not known."
+)
+_NO_BASELINE: Final = (
+    "No decode-only steps to compare with, or several engines in one process: interference is "
+    "not known."
+)
+
+
 def _reading(around: Around, found: InterferenceFigures) -> tuple[str, ...]:
     if not found.chosen:
         return ("There is no request to look at: widen the window or drop a filter.",)
     if not around.steps:
-        return (
-            "No engine steps are stored for this time: only the embedded engine tells them, so "
-            "interference is not known.",
-        )
+        return (_NO_STEPS,)
     if not around.mixed_steps:
         return ("No step prefilled while others decoded: nothing was lost to prefills.",)
     if not around.mixed:
-        return (
-            "No decode-only steps to compare with, or several engines in one process: "
-            "interference is not known.",
-        )
-    said = [
+        return (_NO_BASELINE,)
+    first = (
         f"{found.lost_ns / 1e9:.3g} s of {found.decode_ns / 1e9:.3g} s decode "
         f"({(found.share or 0) * 100:.1f} %) went to other requests' prefills, in "
         f"{around.mixed_steps} of {around.steps} steps."
-    ]
+    )
+    said = [first]
     known = [one for one in found.worst_causers if one.trace_id]
     if known:
         said.append(

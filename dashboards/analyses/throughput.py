@@ -57,7 +57,7 @@ FROM (
       toFloat64(ifNull(OutputTokens, 0)) AS made
     {_SOURCE} {{picked}}
   )
-) GROUP BY bin ORDER BY bin"""
+) GROUP BY bin ORDER BY bin"""  # noqa: S608  our own words alone
 _BEGAN_SQL: Final = f"""\
 SELECT transform(toInt64(intDiv({_START}, {{width:Int64}})), {{bins:Array(Int64)}},
     {{levels:Array(Int64)}}, toInt64(-1)) AS level,

@@ -38,16 +38,24 @@ def outer_columns() -> list[str]:
 
 
 def _picks(values: str, name: str) -> list[str]:
-    levels = ", ".join(map(str, LEVELS))
+    lows = ", ".join(_low(values, p) for p in LEVELS)
+    highs = ", ".join(_high(values, p) for p in LEVELS)
+    return [f"[{lows}] AS low_{name}", f"[{highs}] AS high_{name}"]
+
+
+def _low(values: str, p: float) -> str:
     n = f"length({values})"
-    reach = f"{Z_RANKS} * sqrt({n} * p * (1 - p))"
-    low, high = f"floor({n} * p - {reach})", f"ceil({n} * p + {reach}) + 1"
-    return [
-        f"arrayMap(p -> if({low} >= 1, "
-        f"arrayElement({values}, toUInt64(greatest({low}, 1))), NULL), [{levels}]) AS low_{name}",
-        f"arrayMap(p -> if({n} > 0 AND {high} <= {n}, "
-        f"arrayElement({values}, toUInt64(least({high}, {n} + 1))), NULL), [{levels}]) AS high_{name}",
-    ]
+    rank = f"toInt64(floor({n} * {p} - {Z_RANKS} * sqrt({n} * {p * (1 - p)})))"
+    return f"if({rank} >= 1, arrayElement({values}, toUInt64(greatest({rank}, 1))), NULL)"
+
+
+def _high(values: str, p: float) -> str:
+    n = f"length({values})"
+    rank = f"toInt64(ceil({n} * {p} + {Z_RANKS} * sqrt({n} * {p * (1 - p)})) + 1)"
+    return (
+        f"if({n} > 0 AND {rank} <= {n}, "
+        f"arrayElement({values}, toUInt64(least({rank}, toInt64({n} + 1)))), NULL)"
+    )
 
 
 def read_intervals(row: Row | None, quantity: Quantity) -> tuple[Interval, ...]:

@@ -48,7 +48,7 @@ def _add_changes(routes: APIRouter, source: StoreSource, at: Clock, gate: Gate) 
     def compare(query: Annotated[CompareQuery, Query()]) -> Response:
         filters = query.filters(at.unix_ns())
         with gate.pass_through():
-            return as_json(source.compare(filters, query.a, query.b))
+            return as_json(source.compare(filters, query.a, query.b, match=query.match))
 
 
 def _add_causes(routes: APIRouter, source: StoreSource, at: Clock, gate: Gate) -> None:

@@ -52,10 +52,11 @@ class WhatIfQuery(FilterQuery):
 
 
 class CompareQuery(FilterQuery):
-    """``a`` and ``b`` are the name of a run or a window ``FROM..TO``."""
+    """``a`` and ``b`` are the name of a run or a window ``FROM..TO``; ``match`` their lengths."""
 
     a: str
     b: str
+    match: bool = False
 
 
 class AttributionQuery(ByQuery):

@@ -76,11 +76,14 @@ def render_goodput(found: Goodput, console: Console) -> None:
         ),
     )  # fmt: skip
     rows = [
-        (one.limit, stage, number(n)) for one in found.overall.broken for stage, n in one.stages.items()
+        (one.limit, stage, number(n))
+        for one in found.overall.broken
+        for stage, n in one.stages.items()
     ]
     if rows:
         print_table(console, ("limit", "broken by", "n"), rows, names=2)
-    print_lines(console, [*_cost(found.overall.cost), *_tasks(found.overall.tasks, found.overall.cost.currency)])
+    cost = found.overall.cost
+    print_lines(console, [*_cost(cost), *_tasks(found.overall.tasks, cost.currency)])
     print_lines(console, found.reading, "bold")
     print_lines(console, found.assumptions, "dim")
 
@@ -104,7 +107,8 @@ def _cost(cost: Cost) -> list[str]:
             if cost.gpu_per_good_request is not None
             else ""
         )
-        found.append(f"GPUs: {cost.gpu:.6g} {cost.currency}, {cost.gpu_seconds:.6g} GPU-seconds{good}.")
+        seconds = f"{cost.gpu_seconds:.6g} GPU-seconds"
+        found.append(f"GPUs: {cost.gpu:.6g} {cost.currency}, {seconds}{good}.")
     return found
 
 

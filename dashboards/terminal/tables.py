@@ -20,7 +20,8 @@ def print_table(
     ascii_only = is_ascii(console)
     table = plain_table(max(console.width, NARROWEST))
     for i, head in enumerate(heads):
-        table.add_column(Text(head), justify="left" if i < names else "right", no_wrap=True)
+        told = fit(head, NAME_CELLS + 12, ascii_only=ascii_only)
+        table.add_column(Text(told), justify="left" if i < names else "right", no_wrap=True)
     for row in rows:
         cells = [
             fit(cell, NAME_CELLS, ascii_only=ascii_only) if i < names else cell

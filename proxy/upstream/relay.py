@@ -18,7 +18,8 @@ from proxy.upstream.tap import Tap
 from proxy.upstream.usage import read_headers
 from tracer.clock import Clock
 
-TIMING_HEADERS = ("server-timing", "openai-processing-ms", "x-envoy-upstream-service-time")
+TIMING_HEADERS = ("server-timing", "openai-processing-ms", "x-envoy-upstream-service-time",
+                  "x-queue-time")  # fmt: skip
 
 
 class UpstreamGone(Exception):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dashboards.analyses.path import SpanPlace, request_path
@@ -74,6 +74,7 @@ works = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(works)
 def test_the_path_is_the_partition_and_adds_up(given_works):
     """Of any flat spans: segments divide E2E, stages hold what the record's partition says."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dashboards.analyses.interference import MixedStep, Phase, Told, baseline, blame, excesses
@@ -26,13 +26,12 @@ def known_case(store):
                     {"start": (30 + i) * MS, "duration": 14 * MS, "decode": 4})  # fmt: skip
     store.steps({"start": 100 * MS, "duration": 40 * MS, "decode": 2, "prefill": 2},
                 {"start": 200 * MS, "duration": 32 * MS, "decode": 3, "prefill": 1})  # fmt: skip
-    ids = [
+    return [
         store.traced(1, prefill=(0, 5 * MS), decode=(5 * MS, 300 * MS), Model="v"),
         store.traced(2, prefill=(0, 5 * MS), decode=(5 * MS, 150 * MS), Model="v"),
         store.traced(3, prefill=(95 * MS, 140 * MS), InputTokens=100, CachedTokens=0),
         store.traced(4, prefill=(90 * MS, 232 * MS), InputTokens=400, CachedTokens=100),
     ]  # fmt: skip
-    return ids
 
 
 def test_the_known_case_balances_to_the_nanosecond(store):
@@ -110,6 +109,7 @@ mixed = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(mixed, phases, phases)
 def test_what_is_lost_is_what_is_caused(steps, decodes, prefills):
     """Of any steps and spans: both sums are equal, and so are each victim's parts."""
@@ -123,6 +123,7 @@ def test_what_is_lost_is_what_is_caused(steps, decodes, prefills):
     assert all(ns > 0 for ns in told.lost_ns.values())
 
 
+@settings(deadline=None)
 @given(st.integers(0, 10**12), st.lists(st.floats(0, 1e9), min_size=1, max_size=9))
 def test_parts_add_up_and_are_none_below_zero(amount, weights):
     """Largest remainder: whole numbers that add up, each within one of its share."""

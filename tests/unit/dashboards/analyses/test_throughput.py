@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dashboards.analyses.throughput import bin_for, knee, throughput
@@ -54,6 +54,7 @@ def test_a_curve_without_a_bend_has_no_knee():
     assert knee([(1, 10), (2, 19), (4, 30), (8, 33), (16, 34)])[0] == 2
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.floats(0, 1e3), st.floats(0, 1e6)), max_size=8))
 def test_the_knee_is_one_of_the_levels(points):
     """Whatever the curve, and its height is at most 1."""
@@ -63,6 +64,7 @@ def test_the_knee_is_one_of_the_levels(points):
         assert 0.1 <= found[1] <= 1
 
 
+@settings(deadline=None)
 @given(st.integers(0, 10**18))
 def test_bins_are_at_most_a_thousand(window):
     """However long the window."""
