@@ -39,7 +39,6 @@ class SummaryGroup(Model):
     cold: int
     cached: int
     not_cached: int
-    input_tokens: int
     output_tokens: int
     stages: tuple[SummaryFigures, ...]
     measures: tuple[SummaryFigures, ...]
