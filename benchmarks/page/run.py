@@ -63,6 +63,9 @@ def views(days: float, trace_id: str) -> dict[str, list[str]]:
             found[f"requests by {sort}, {name}"] = [f"/requests?{at}&sort={sort}&limit=100"]
         found[f"filters' values, {name}"] = [f"/facets?{at}"]
         found[f"what if, {name}"] = [f"/whatif?{at}&change=decode%3D-20%25"]
+        for path in ("attribution?measure=e2e&", "path?", "interference?", "cache?", "throughput?"):
+            found[f"{path.partition('?')[0]}, {name}"] = [f"/{path}{at}"]
+        found[f"goodput, {name}"] = [f"/goodput?{at}&ttft=1s&tpot=100ms"]
         found[f"one tenant, {name}"] = [f"/summary?{at}&tag=tenant%3Dt1"]
     found["overview, all, of one model: first figures"] = [f"/summary?since={days:g}d&model=small"]
     found["overview, all, TTFT heat map"] = [f"/series?since={days:g}d&measure=ttft"]
