@@ -15,12 +15,14 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 
+from dashboards.access import TokenGate
 from dashboards.errors import KINDS, DashboardError
 from dashboards.prices import Prices
 from dashboards.queries.base import QueryLimits, QueryStore
 from dashboards.routes.analyses import analysis_routes
 from dashboards.routes.gate import Gate, unknown
 from dashboards.routes.reading import reading_routes
+from dashboards.routes.views import view_routes
 from dashboards.source import StoreSource
 from dashboards.web.page import add_page
 from tracer.clock import Clock, SystemClock
@@ -36,10 +38,12 @@ def build_api(
     clock: Clock | None = None,
     limits: QueryLimits | None = None,
     prices: Prices | None = None,
+    token: str | None = None,
 ) -> FastAPI:
     """The API over ``store``; ``counts`` are asked of the collector at each report.
 
-    ``prices`` is the table for questions that bring none of their own.
+    ``prices`` is the table for questions that bring none of their own. With a ``token``
+    it answers none but those who bring it.
     """
     at = clock or SystemClock()
     source = StoreSource(store, at, counts, limits, prices)
@@ -53,7 +57,10 @@ def build_api(
     )
     _add_errors(app)
     add_page(app)
+    if token is not None:
+        app.add_middleware(TokenGate, token=token)
     app.include_router(reading_routes(source, store, at, gate))
+    app.include_router(view_routes(source, at, gate))
     app.include_router(analysis_routes(source, at, gate))
     return app
 

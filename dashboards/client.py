@@ -9,7 +9,7 @@ from http.client import HTTPException
 from typing import Final, TypeVar
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlencode, urlsplit
-from urllib.request import OpenerDirector, ProxyHandler, build_opener
+from urllib.request import OpenerDirector, ProxyHandler, Request, build_opener
 
 from pydantic import BaseModel, ValidationError
 
@@ -18,12 +18,15 @@ from dashboards.filters import Filters, to_query
 from dashboards.models.analysis import Compare, WhatIf
 from dashboards.models.attribution import Attribution
 from dashboards.models.cache import Cache
+from dashboards.models.engine import Engine
+from dashboards.models.facets import Facets
 from dashboards.models.goodput import Goodput, Limits
 from dashboards.models.interference import Interference
 from dashboards.models.path import CriticalPath, TracePath
 from dashboards.models.report import Report
 from dashboards.models.series import Series
 from dashboards.models.status import Health, Status
+from dashboards.models.summary import Summary
 from dashboards.models.throughput import Throughput
 from dashboards.models.trace import Requests, Trace
 from dashboards.prices import Prices
@@ -37,13 +40,17 @@ _ERRORS: Final = {kind: error for error, (kind, _) in KINDS.items()}
 class CollectorClient:
     """A :class:`dashboards.source.Source` over HTTP; ``url`` is the API's (port 8090).
 
+    ``token`` goes to that address alone, never along a redirect.
+
     Raises:
+        UnauthorizedError: it asks for a token, and this is not it.
         BadValueError: ``url`` is no http(s) address, or the collector refused a value.
         UnavailableError: nothing answers there in ``timeout_s``, or not as this API.
     """
 
-    def __init__(self, url: str, timeout_s: float = 60.0) -> None:
+    def __init__(self, url: str, timeout_s: float = 60.0, token: str | None = None) -> None:
         self._url = _checked(url)
+        self._token = token
         self._timeout_s = timeout_s
         self._opener = _opener(self._url)
 
@@ -52,6 +59,9 @@ class CollectorClient:
 
     def trace(self, trace_id: str) -> Trace:
         return self._get(f"/traces/{parse_trace_id(trace_id)}", [], Trace)
+
+    def engine(self, trace_id: str) -> Engine:
+        return self._get(f"/traces/{parse_trace_id(trace_id)}/engine", [], Engine)
 
     def requests(self, filters: Filters, *, sort: str = "start", limit: int = 20) -> Requests:
         pairs = [*to_query(filters), ("sort", sort), ("limit", str(limit))]
@@ -62,6 +72,13 @@ class CollectorClient:
 
     def series(self, filters: Filters, measure: str = "e2e") -> Series:
         return self._get("/series", [*to_query(filters), ("measure", measure)], Series)
+
+    def facets(self, filters: Filters) -> Facets:
+        return self._get("/facets", to_query(filters), Facets)
+
+    def summary(self, filters: Filters, by: Sequence[str] = ()) -> Summary:
+        pairs = [*to_query(filters), *(("by", name) for name in by)]
+        return self._get("/summary", pairs, Summary)
 
     def whatif(self, filters: Filters, changes: Sequence[str]) -> WhatIf:
         pairs = [*to_query(filters), *(("change", text) for text in changes)]
@@ -119,7 +136,7 @@ class CollectorClient:
 
     def _read(self, url: str) -> bytes:
         try:
-            with self._opener.open(url, timeout=self._timeout_s) as reply:
+            with self._opener.open(self._request(url), timeout=self._timeout_s) as reply:
                 body: bytes = reply.read(MOST_BYTES + 1)
         except HTTPError as error:
             with error:
@@ -138,6 +155,12 @@ class CollectorClient:
                 "requests"
             )
         return body
+
+    def _request(self, url: str) -> Request:
+        made = Request(url)  # noqa: S310  http or https, as checked
+        if self._token is not None:
+            made.add_unredirected_header("Authorization", f"Bearer {self._token}")
+        return made
 
     def _refusal(self, code: int, body: bytes) -> DashboardError:
         try:

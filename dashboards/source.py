@@ -17,21 +17,27 @@ from dashboards.filters import Filters
 from dashboards.models.analysis import Compare, WhatIf
 from dashboards.models.attribution import Attribution
 from dashboards.models.cache import Cache
+from dashboards.models.engine import Engine
+from dashboards.models.facets import Facets
 from dashboards.models.goodput import Goodput, Limits
 from dashboards.models.interference import Interference
 from dashboards.models.path import CriticalPath, TracePath
 from dashboards.models.report import Report
 from dashboards.models.series import Series
 from dashboards.models.status import Status
+from dashboards.models.summary import Summary
 from dashboards.models.throughput import Throughput
 from dashboards.models.trace import Requests, Trace
 from dashboards.prices import Prices
 from dashboards.queries.base import QueryLimits, QueryStore
+from dashboards.queries.engine import engine
+from dashboards.queries.facets import facets
 from dashboards.queries.operations import check_operation
 from dashboards.queries.report import report
 from dashboards.queries.requests import requests
 from dashboards.queries.series import series
 from dashboards.queries.status import status
+from dashboards.queries.summary import summary
 from dashboards.queries.trace import trace
 from tracer.clock import Clock
 
@@ -43,11 +49,17 @@ class Source(Protocol):
 
     def trace(self, trace_id: str) -> Trace: ...
 
+    def engine(self, trace_id: str) -> Engine: ...
+
     def requests(self, filters: Filters, *, sort: str = "start", limit: int = 20) -> Requests: ...
 
     def status(self) -> Status: ...
 
     def series(self, filters: Filters, measure: str = "e2e") -> Series: ...
+
+    def facets(self, filters: Filters) -> Facets: ...
+
+    def summary(self, filters: Filters, by: Sequence[str] = ()) -> Summary: ...
 
     def whatif(self, filters: Filters, changes: Sequence[str]) -> WhatIf: ...
 
@@ -110,6 +122,9 @@ class StoreSource:
     def trace(self, trace_id: str) -> Trace:
         return trace(self._store, trace_id, self._limits)
 
+    def engine(self, trace_id: str) -> Engine:
+        return engine(self._store, trace_id, self._limits)
+
     def requests(self, filters: Filters, *, sort: str = "start", limit: int = 20) -> Requests:
         self._check(filters)
         return requests(self._store, filters, sort=sort, limit=limit, limits=self._limits)
@@ -129,6 +144,21 @@ class StoreSource:
             filters,
             now_unix_ns=self._clock.unix_ns(),
             measure=measure,
+            limits=self._limits,
+        )
+
+    def facets(self, filters: Filters) -> Facets:
+        self._check(filters)
+        return facets(self._store, filters, self._limits)
+
+    def summary(self, filters: Filters, by: Sequence[str] = ()) -> Summary:
+        self._check(filters)
+        return summary(
+            self._store,
+            filters,
+            by,
+            now_unix_ns=self._clock.unix_ns(),
+            counts=self._told(),
             limits=self._limits,
         )
 

@@ -143,13 +143,14 @@ def collect(
 ) -> None:
     """Receive OTLP, keep it in the store, serve the API."""
     from collectors.store.url import StoreUrl
+    from dashboards.settings import read_token
     from proxy.server import run_loop
     from stagelens.collecting import run_collector
     from stagelens.paths import DataFolder, default_data_dir
     from stagelens.settings import load_config
 
     config = load_config(config_file, {"store": store, "data_dir": data_dir})
-    url = config.store
+    token, url = read_token(config.api), config.store
     told = [ready_file] if ready_file is not None else []
     if url is None:
         folder = DataFolder(config.data_dir or default_data_dir())
@@ -160,7 +161,7 @@ def collect(
     run_loop(
         run_collector(
             config.collect, StoreUrl.parse(url), host, ports, told,
-            with_parent=with_parent, prices=config.prices,
+            with_parent=with_parent, prices=config.prices, token=token,
         )
     )  # fmt: skip
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import re
 import signal
@@ -34,6 +35,7 @@ from stagelens.ready import write_ready
 from stagelens.sender import TOKEN_VARIABLE
 from tracer.clock import SystemClock
 
+log = logging.getLogger("stagelens")
 BESIDE_AN_ENGINE = 10
 """Niceness of a collector on the proxy's machine: writing telemetry waits for requests."""
 
@@ -47,11 +49,12 @@ async def run_collector(
     *,
     with_parent: bool,
     prices: Prices | None = None,
+    token: str | None = None,
 ) -> None:
     """Serve OTLP and the API until a signal comes or the parent is gone; then flush.
 
     ``ports`` are those of OTLP/HTTP, OTLP/gRPC and the API. ``ready_files`` hold the
-    addresses while it runs.
+    addresses while it runs. The API asks for ``token``, if any.
 
     Raises:
         ProxyError, StoreError, UserError: a port is taken; the store cannot be opened.
@@ -83,8 +86,9 @@ async def run_collector(
                 "api": url_of(api_sock), "pid": os.getpid(),
             }  # fmt: skip
             socks = otlp_sock, api_sock
-            api = build_api(store, receiver.counts, prices=prices)
+            api = build_api(store, receiver.counts, prices=prices, token=token)
             add_documents(api, DocumentTable(store, SystemClock()))
+            _warn_if_open(host, token)
             await _serve(receiver, grpc, api, settings, socks, facts, ready_files, with_parent, stop)
     finally:
         for file in ready_files:
@@ -132,6 +136,14 @@ async def _serve(
 
 def _secured(url: str, settings: CollectorSettings) -> str:
     return url if settings.tls.certfile is None else url.replace("http://", "https://", 1)
+
+
+def _warn_if_open(host: str, token: str | None) -> None:
+    if token is None and host not in ("127.0.0.1", "::1", "localhost"):
+        log.warning(
+            "the API listens on %s, beyond this machine, and asks for no token: set "
+            "STAGELENS_API_TOKEN or api.token_file", host,
+        )  # fmt: skip
 
 
 def _spool_folder(url: StoreUrl) -> Path:

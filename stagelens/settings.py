@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from collectors.settings import CollectorSettings
 from dashboards.prices import Prices
+from dashboards.settings import ApiSettings
 from proxy.pipelines.settings import PipelineSettings
 from proxy.settings import AccessSettings, ProxySettings, UpstreamSettings
 from stagelens.errors import UserError
@@ -47,6 +48,7 @@ class Config(BaseModel):
     access: AccessSettings = AccessSettings()
     tls: TlsSettings = TlsSettings()
     collect: CollectorSettings = CollectorSettings()
+    api: ApiSettings = ApiSettings()
     prices: Prices = Prices()
 
 

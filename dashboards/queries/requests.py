@@ -13,6 +13,7 @@ from dashboards.queries.measures import STAGE_COLUMNS
 MOST_REQUESTS: Final = 1000
 SORTS: Final = {
     "start": "StartNs DESC",
+    "end": "StartNs + toInt64(E2ENs) DESC",
     "e2e": "E2ENs DESC, StartNs DESC",
     "ttft": "FirstTokenNs DESC NULLS LAST, StartNs DESC",
 }
@@ -32,7 +33,9 @@ def requests(
     limit: int = 20,
     limits: QueryLimits | None = None,
 ) -> Requests:
-    """The first ``limit`` of the chosen requests: latest, or slowest by e2e or ttft, first.
+    """The first ``limit`` of the chosen requests, the first one first.
+
+    ``sort``: those that began or ended last, or were slowest by e2e or ttft.
 
     Raises:
         BadValueError: ``sort`` is not known, ``limit`` not in 1..1000.

@@ -6,12 +6,14 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
 from collectors.store.client import Store
 from collectors.store.migrate import migrate
 from tests.conftest import FOREVER
+from tests.support.browser import CHROMIUM, chromium, clean_tab
 
 BASE_UNIX_NS = 1_767_268_800_000_000_000  # 2026-01-01T12:00:00Z
 NOW_UNIX_NS = BASE_UNIX_NS + 3600 * 1_000_000_000
@@ -19,7 +21,7 @@ STAGES = ("prompt", "retrieval", "queue", "prefill", "decode", "tool", "deliver"
 
 WRITTEN = (
     *("requests", "otel_traces", "otel_traces_trace_id_ts", "otel_metrics_sum"),
-    "engine_steps",
+    *("engine_steps", "otel_metrics_gauge"),
 )
 
 
@@ -123,26 +125,39 @@ class HandStore:
         self.insert("otel_traces", made)
 
     def steps(self, *rows: Mapping[str, object]) -> None:
-        """Engine steps: ``start`` and ``duration`` in ns, ``prefill`` and ``decode`` requests."""
+        """Engine steps: ``start`` and ``duration`` in ns, ``prefill`` and ``decode`` requests.
+
+        Other keys are ``instance``, ``engine``, and columns.
+        """
+        made: list[dict[str, object]] = []
+        for given in rows:
+            prefill, decode = (int(given.get(name, 0)) for name in ("prefill", "decode"))  # type: ignore[call-overload]
+            row: dict[str, object] = {
+                "Timestamp": when(int(given["start"])),  # type: ignore[call-overload]
+                "ServiceName": "proxy",
+                "ServiceInstance": given.get("instance", "a"),
+                "Model": "m",
+                "Engine": given.get("engine", 0),
+                "DurationNs": given["duration"],
+                "PrefillRequests": prefill,
+                "PrefillTokens": 8 * prefill,
+                "DecodeRequests": decode,
+                "DecodeTokens": decode,
+                "Running": decode,
+                "Waiting": 0,
+                "KvCacheUsage": 0.5,
+            }
+            row.update({name: value for name, value in given.items() if not name[0].islower()})
+            made.append(row)
+        self.insert("engine_steps", made)
+
+    def gauges(self, name: str, values: Mapping[int, float], **more: object) -> None:
+        """Points of one gauge by their time in ns; ``more`` are columns."""
         self.insert(
-            "engine_steps",
+            "otel_metrics_gauge",
             [
-                {
-                    "Timestamp": when(int(given["start"])),  # type: ignore[call-overload]
-                    "ServiceName": "proxy",
-                    "ServiceInstance": given.get("instance", "a"),
-                    "Model": "m",
-                    "Engine": given.get("engine", 0),
-                    "DurationNs": given["duration"],
-                    "PrefillRequests": given.get("prefill", 0),
-                    "PrefillTokens": 8 * int(given.get("prefill", 0)),  # type: ignore[call-overload]
-                    "DecodeRequests": given["decode"],
-                    "DecodeTokens": given["decode"],
-                    "Running": given["decode"],
-                    "Waiting": 0,
-                    "KvCacheUsage": 0.5,
-                }
-                for given in rows
+                {"MetricName": name, "TimeUnix": when(at), "Value": value, "ServiceName": "gpu", **more}
+                for at, value in values.items()
             ],
         )
 
@@ -197,6 +212,22 @@ def when(offset_ns: int) -> str:
     """``BASE_UNIX_NS + offset_ns`` as ClickHouse reads it, to the nanosecond."""
     seconds, ns = divmod(BASE_UNIX_NS + offset_ns, 1_000_000_000)
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}.{ns:09d}"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """One Chromium for the tests of a module."""
+    if CHROMIUM is None:
+        pytest.skip("no Chromium: apt-get install chromium")
+    with chromium() as one:
+        yield one
+
+
+@pytest.fixture
+def tab(browser: Any) -> Iterator[Any]:
+    """A page whose console must stay free of errors."""
+    with clean_tab(browser) as one:
+        yield one
 
 
 @pytest.fixture
