@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,8 +26,8 @@ from tracer.clock import SystemClock
 
 NEVER = NormaliseSettings(enabled=False, quiet_s=0)
 DIALECTS = {
-    "openinference": ("openinference.instrumentation.openai", "OpenAIInstrumentor"),
-    "openllmetry": ("opentelemetry.instrumentation.openai", "OpenAIInstrumentor"),
+    "openinference": ("openinference.instrumentation.openai", "openinference"),
+    "openllmetry": ("opentelemetry.instrumentation.openai", "gen_ai"),  # since it took their names
 }
 
 
@@ -39,17 +41,18 @@ def live(engine) -> Iterator[LiveReceiver]:
 
 @pytest.fixture(params=sorted(DIALECTS))
 def instrumented(request: pytest.FixtureRequest, live: LiveReceiver) -> Iterator[tuple[str, Any]]:
-    """The instrumentation's name and a tracer, while the openai client is instrumented."""
-    module, kind = DIALECTS[request.param]
-    instrumentor = getattr(pytest.importorskip(module), kind)()
-    provider = TracerProvider(resource=Resource({"service.name": f"app-{request.param}"}))
+    """The words that its spans use and a tracer, while the openai client is instrumented."""
+    module, dialect = DIALECTS[request.param]
+    instrumentor = pytest.importorskip(module).OpenAIInstrumentor()
+    provider = TracerProvider(resource=Resource({"service.name": f"app-{dialect}"}))
     provider.add_span_processor(
         SimpleSpanProcessor(OTLPSpanExporter(endpoint=f"{live.url}/v1/traces"))
     )
     instrumentor.instrument(tracer_provider=provider)
-    yield request.param, provider.get_tracer("app")
+    yield dialect, provider.get_tracer("app")
     instrumentor.uninstrument()
     provider.shutdown()
+    gc.collect()  # what the instrumentations leave to it must not be collected in another's code
 
 
 def answer(stream: bool) -> Reply:
@@ -82,12 +85,15 @@ async def test_a_call_of_the_openai_client_below_a_task_is_a_request(live, instr
         fake_llm(answer(stream)) as fake,
         openai.AsyncOpenAI(base_url=f"{fake.url}/v1", api_key="sk-CANARY") as client,
     ):
+        began = seen = time.monotonic_ns()
         with tracer.start_as_current_span("task") as task:
             got = await client.chat.completions.create(
                 model="m", messages=[{"role": "user", "content": "CANARY-prompt"}],
                 stream=stream, **options,
             )  # fmt: skip
             if stream:
+                await anext(got)
+                seen = time.monotonic_ns() - began
                 assert [chunk async for chunk in got]
     row = row_of(live, task.get_span_context().trace_id)
     assert name in str(row["SourceDetail"])
@@ -97,8 +103,8 @@ async def test_a_call_of_the_openai_client_below_a_task_is_a_request(live, instr
     assert "CANARY" not in str(row)
     assert row["E2ENs"] == sum(int(str(v)) for k, v in row.items() if k in STAGES)
     if stream:
-        assert 0.19e9 < int(str(row["FirstTokenNs"])) < 0.5e9
-        assert 0.15e9 < int(str(row["DecodeNs"])) < 0.5e9
+        assert 0.2e9 <= int(str(row["FirstTokenNs"])) <= seen
+        assert int(str(row["DecodeNs"])) > 0
 
 
 STAGES = ("PromptNs", "RetrievalNs", "QueueNs", "PrefillNs", "DecodeNs", "ToolNs", "DeliverNs",
