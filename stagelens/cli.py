@@ -15,6 +15,7 @@ except ImportError:  # the light SDK install has no command line
 
 from stagelens.analysing import attribution, cache, goodput, interference, path, throughput
 from stagelens.asking import compare, whatif
+from stagelens.bench.command import bench
 from stagelens.dashing import dashboards
 from stagelens.documents import documents
 from stagelens.errors import UserError
@@ -172,6 +173,7 @@ def _grpc(told: int | None, otlp_port: int) -> int:
 
 for analysis in (attribution, cache, goodput, interference, path, throughput):
     cli.add_command(analysis)
+cli.add_command(bench)
 cli.add_command(compare)
 cli.add_command(documents)
 cli.add_command(dashboards)
