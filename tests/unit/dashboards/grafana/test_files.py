@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import yaml
@@ -15,7 +15,14 @@ import yaml
 from dashboards.grafana.boards.every import BOARDS
 from dashboards.grafana.sdk import encode
 from dashboards.grafana.shipped import JSON_FOLDER, SOURCE_UID
+from stagelens.cli import main
 from tests.unit.dashboards.grafana.boards import documents
+
+
+class Done(NamedTuple):
+    code: int
+    out: str
+    err: str
 
 
 @pytest.mark.parametrize("board", BOARDS, ids=lambda board: board.uid)
@@ -84,22 +91,27 @@ def test_each_variable_that_is_used_is_defined(name: str) -> None:
     assert used - grafanas == defined
 
 
-def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "stagelens", "dashboards", *arguments],
-        capture_output=True, text=True, timeout=60, check=False, cwd=cwd,
-    )  # fmt: skip
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
+    """The command as it is typed; what it printed and its exit code."""
+
+    def made(*arguments: str) -> Done:
+        monkeypatch.setattr(sys, "argv", ["stagelens", "dashboards", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return Done(int(str(ended.value.code)), *capsys.readouterr())
+
+    return made
 
 
-def test_the_command_writes_all_files(tmp_path: Path) -> None:
+def test_the_command_writes_all_files(tmp_path: Path, run: Callable[..., Done]) -> None:
     """Dashboards and three provisioning files; the password is left to the environment."""
-    root = Path(__file__).parents[4]
     done = run(
         str(tmp_path / "g"), "--store", "clickhouses://reader@ch.example:9443/telemetry",
-        "--ttft-limit", "250", "--dashboards-at", "/boards", "--format", "json", cwd=root,
+        "--ttft-limit", "250", "--dashboards-at", "/boards", "--format", "json",
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    names = [str(Path(name).relative_to(tmp_path / "g")) for name in json.loads(done.stdout)["files"]]
+    assert done.code == 0, done.err
+    names = [str(Path(name).relative_to(tmp_path / "g")) for name in json.loads(done.out)["files"]]
     assert names == [
         *(f"dashboards/{file.name}" for file in sorted(JSON_FOLDER.iterdir())),
         "provisioning/datasources/stagelens.yaml",
@@ -128,14 +140,13 @@ def test_the_command_writes_all_files(tmp_path: Path) -> None:
     assert provider["folder"] == group["folder"]
 
 
-def test_mistakes_are_one_sentence(tmp_path: Path) -> None:
+def test_mistakes_are_one_sentence(tmp_path: Path, run: Callable[..., Done]) -> None:
     """An embedded store is refused with the way out; a folder that is a file is named."""
-    root = Path(__file__).parents[4]
-    embedded = run(str(tmp_path / "g"), "--store", "chdb:///tmp/x", cwd=root)
-    assert embedded.returncode == 2
-    assert "clickhouse://USER@HOST:PORT/DB" in embedded.stderr
+    embedded = run(str(tmp_path / "g"), "--store", "chdb:///tmp/x")
+    assert embedded.code == 2
+    assert "clickhouse://USER@HOST:PORT/DB" in embedded.err
     (tmp_path / "file").write_text("", encoding="utf-8")
-    blocked = run(str(tmp_path / "file"), cwd=root)
-    assert blocked.returncode == 1
-    assert blocked.stderr.count("\n") == 1
-    assert str(tmp_path / "file") in blocked.stderr
+    blocked = run(str(tmp_path / "file"))
+    assert blocked.code == 1
+    assert blocked.err.count("\n") == 1
+    assert str(tmp_path / "file") in blocked.err

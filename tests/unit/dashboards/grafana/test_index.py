@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.grafana import Range, View
-from tests.unit.dashboards.grafana.boards import documents, panel, variables
+from tests.unit.dashboards.grafana.boards import documents, panel, panels, variables
 from tests.unit.dashboards.grafana.conftest import UNTOUCHED, Grafana
 
 ROWS = 150_000
@@ -20,28 +20,48 @@ LAST_DAY = 1_767_268_800  # 2026-01-01T12:00:00Z, DAYS after the first row
 HOUR = Range(LAST_DAY * 1000 - 3_600_000, LAST_DAY * 1000)
 
 
+SPANS = 100_000
+WANTED = f"{77_777:032x}"
+
+
 @pytest.fixture(scope="module", autouse=True)
 def filled(grafana: Grafana) -> Iterator[None]:
-    """Requests of two models, evenly over 30 days; only what indexes look at is filled.
+    """Requests of two models and spans of many traces, evenly over 30 days.
 
-    The table is the real one but for the size of its granules.
+    Only what indexes look at is filled, and granules are small; else the tables are the real ones.
     """
-    (made,) = grafana.rows("SHOW CREATE TABLE requests")
-    statement = str(made["statement"]).replace(
-        "index_granularity = 8192", f"index_granularity = {GRANULE}"
-    )
-    assert str(GRANULE) in statement
-    grafana.client.command("DROP TABLE requests")
-    grafana.client.command(statement)
-    begin = LAST_DAY - DAYS * 86_400
+    small_granules(grafana, "requests")
     grafana.client.command(
         "INSERT INTO requests (Timestamp, TraceId, Model, Operation, Source, Route, ServiceInstance) "
-        f"SELECT toDateTime64({begin}, 9, 'UTC') + number * {DAYS * 86_400 / ROWS}, hex(number), "
-        "if(number % 2 = 0, 'a', 'b'), 'chat', 'engine', 'r', 'p' "
+        f"SELECT {evenly(ROWS)}, hex(number), if(number % 2 = 0, 'a', 'b'), 'chat', 'engine', 'r', 'p' "
         f"FROM numbers({ROWS}) SETTINGS max_partitions_per_insert_block = 0"
+    )
+    small_granules(grafana, "otel_traces")
+    grafana.client.command(
+        "INSERT INTO otel_traces (Timestamp, TraceId, SpanName, ServiceName) "
+        f"SELECT {evenly(SPANS)}, leftPad(lower(hex(number)), 32, '0'), if(number % 2 = 0, 'a', 'b'), 's' "
+        f"FROM numbers({SPANS}) SETTINGS max_partitions_per_insert_block = 0"
+    )
+    grafana.client.command("TRUNCATE TABLE otel_traces_trace_id_ts")
+    grafana.client.command(
+        "INSERT INTO otel_traces_trace_id_ts SELECT TraceId, min(Timestamp), max(Timestamp) "
+        f"FROM otel_traces WHERE TraceId = '{WANTED}' GROUP BY TraceId"
     )
     yield
     grafana.store.empty()
+
+
+def evenly(rows: int) -> str:
+    return f"toDateTime64({LAST_DAY - DAYS * 86_400}, 9, 'UTC') + number * {DAYS * 86_400 / rows}"
+
+
+def small_granules(grafana: Grafana, table: str) -> None:
+    (made,) = grafana.rows(f"SHOW CREATE TABLE {table}")
+    wanted = f"index_granularity = {GRANULE}"
+    statement = str(made["statement"]).replace("index_granularity = 8192", wanted)
+    assert wanted in statement
+    grafana.client.command(f"DROP TABLE {table}")
+    grafana.client.command(statement)
 
 
 def granules(grafana: Grafana, sql: str) -> tuple[int, int]:
@@ -65,21 +85,30 @@ def granules(grafana: Grafana, sql: str) -> tuple[int, int]:
     return read, stored
 
 
-ASKED = {
-    "a stat": panel("overview", "E2E, $percentile").sql,
-    "a series": panel("overview", "Stages over time").sql,
-    "the list": panel("requests", "Slowest or newest requests").sql,
-    "goodput": panel("slo", "Goodput").sql,
-    "models": variables(documents()["overview"])["model"],
-    "tags": variables(documents()["overview"])["tag"],
-}
+BY_TIME = {
+    f"{one.board}: {one.title}": one.sql
+    for one in panels() if one.board != "trace" and "FROM requests" in one.sql and not one.whole.get("repeat")
+} | {
+    f"{board}: ${name}": sql
+    for board, document in documents().items()
+    for name, sql in variables(document).items() if "FROM requests" in sql
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("model", [["$__all"], ["a"]], ids=["all models", "one model"])
-@pytest.mark.parametrize("what", ASKED)
+@pytest.mark.parametrize("what", BY_TIME)
 def test_an_hour_reads_an_hour(grafana: Grafana, what: str, model: list[str]) -> None:
     """At most 1 % of the stored granules are read for an hour of a month (0.14 % of the time)."""
-    sql = View(HOUR, {**UNTOUCHED, "model": model}).expand(ASKED[what])
+    sql = View(HOUR, {**UNTOUCHED, "model": model}).expand(BY_TIME[what])
     read, stored = granules(grafana, sql)
     assert stored > 1000
+    assert 0 < read <= stored / 100, (read, stored)
+
+
+def test_a_trace_reads_next_to_nothing(grafana: Grafana) -> None:
+    """The spans of one trace are found by its time and its id, wherever in the month it was."""
+    sql = View(HOUR, {**UNTOUCHED, "traceId": WANTED}).expand(panel("trace", "Spans").sql)
+    assert [row["traceID"] for row in grafana.rows(sql)] == [WANTED]
+    read, stored = granules(grafana, sql)
+    assert stored > 700
     assert 0 < read <= stored / 100, (read, stored)
