@@ -23,6 +23,7 @@ from dashboards.models.facets import Facets
 from dashboards.models.goodput import Goodput, Limits
 from dashboards.models.interference import Interference
 from dashboards.models.path import CriticalPath, TracePath
+from dashboards.models.records import Records
 from dashboards.models.report import Report
 from dashboards.models.series import Series
 from dashboards.models.status import Health, Status
@@ -66,6 +67,9 @@ class CollectorClient:
     def requests(self, filters: Filters, *, sort: str = "start", limit: int = 20) -> Requests:
         pairs = [*to_query(filters), ("sort", sort), ("limit", str(limit))]
         return self._get("/requests", pairs, Requests)
+
+    def records(self, filters: Filters, *, limit: int = 10_000) -> Records:
+        return self._get("/records", [*to_query(filters), ("limit", str(limit))], Records)
 
     def status(self) -> Status:
         return self._get("/status", [], Status)

@@ -22,6 +22,7 @@ from dashboards.models.facets import Facets
 from dashboards.models.goodput import Goodput, Limits
 from dashboards.models.interference import Interference
 from dashboards.models.path import CriticalPath, TracePath
+from dashboards.models.records import Records
 from dashboards.models.report import Report
 from dashboards.models.series import Series
 from dashboards.models.status import Status
@@ -33,6 +34,7 @@ from dashboards.queries.base import QueryLimits, QueryStore
 from dashboards.queries.engine import engine
 from dashboards.queries.facets import facets
 from dashboards.queries.operations import check_operation
+from dashboards.queries.records import records
 from dashboards.queries.report import report
 from dashboards.queries.requests import requests
 from dashboards.queries.series import series
@@ -52,6 +54,8 @@ class Source(Protocol):
     def engine(self, trace_id: str) -> Engine: ...
 
     def requests(self, filters: Filters, *, sort: str = "start", limit: int = 20) -> Requests: ...
+
+    def records(self, filters: Filters, *, limit: int = 10_000) -> Records: ...
 
     def status(self) -> Status: ...
 
@@ -128,6 +132,10 @@ class StoreSource:
     def requests(self, filters: Filters, *, sort: str = "start", limit: int = 20) -> Requests:
         self._check(filters)
         return requests(self._store, filters, sort=sort, limit=limit, limits=self._limits)
+
+    def records(self, filters: Filters, *, limit: int = 10_000) -> Records:
+        self._check(filters)
+        return records(self._store, filters, limit=limit, limits=self._limits)
 
     def status(self) -> Status:
         return status(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -50,6 +50,16 @@ class ConnectionMarks:
             self.lost_mono_ns = mono_ns
             if self.on_lost is not None:
                 self.on_lost()
+
+
+def run_now(sending: Awaitable[None]) -> None:
+    """Run an ASGI ``send`` outside a task; uvicorn's suspends only while ``writing_waits``."""
+    steps = sending.__await__()
+    try:
+        next(steps)
+    except StopIteration:
+        return
+    raise RuntimeError("the server's send waits although the client takes what is written")
 
 
 class StampingProtocol(HttpToolsProtocol):

@@ -34,8 +34,9 @@ class CollectorChild:
         self._log_file = log_file
         self._stopping = threading.Event()
         self._cores: set[int] = set()
-        self._process, facts = _start(self._command(0, 0), ready_file, log_file)
+        self._process, facts = _start(self._command(()), ready_file, log_file)
         self.otlp_url = facts["collector"]
+        self.grpc_address = facts["grpc"]
         self.api_url = facts["api"]
         self._keeper = threading.Thread(target=self._keep, name="stagelens-keep", daemon=True)
         self._keeper.start()
@@ -59,12 +60,17 @@ class CollectorChild:
             process.wait()
             return False
 
-    def _command(self, otlp_port: int, api_port: int) -> list[str]:
-        ports = ["--otlp-port", str(otlp_port), "--api-port", str(api_port)] if otlp_port else []
+    def _command(self, ports: Sequence[str]) -> list[str]:
         return [
             sys.executable, "-m", "stagelens", "collect", "--with-parent",
             "--ready-file", str(self._ready_file), *self._arguments, *ports,
         ]  # fmt: skip
+
+    def _ports(self) -> list[str]:
+        """Those of the first start, so that senders find it again."""
+        otlp, api = urlsplit(self.otlp_url).port or 0, urlsplit(self.api_url).port or 0
+        grpc = self.grpc_address.rpartition(":")[2]
+        return ["--otlp-port", str(otlp), "--grpc-port", grpc, "--api-port", str(api)]
 
     def _keep(self) -> None:
         pause_s = 0.5
@@ -77,9 +83,10 @@ class CollectorChild:
                 "records that cannot wait are counted as lost", code,
             )  # fmt: skip
             pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
-            ports = urlsplit(self.otlp_url).port or 0, urlsplit(self.api_url).port or 0
             try:
-                self._process, _ = _start(self._command(*ports), self._ready_file, self._log_file)
+                self._process, _ = _start(
+                    self._command(self._ports()), self._ready_file, self._log_file
+                )
                 if self._cores:
                     stay_on(self._process.pid, self._cores)
             except UserError as problem:

@@ -233,9 +233,13 @@ def show(pairs: list[Pair], options: argparse.Namespace) -> None:
               f"{value:>8.3f}{f'{low:.3f}-{high:.3f}':>16}   {GOALS.get(name, '')}")  # fmt: skip
     if options.out:
         rows = [{name: asdict(one) for name, one in pair.items()} for pair in pairs]
-        options.out.write_text(
-            json.dumps({**facts, "ratios": whole, "each": each, "pairs": rows}, indent=2)
-        )
+        told = [
+            {"what": f"{name}, stagelens / plain", "values": [one[name] for one in each],
+             "goal": GOALS.get(name, "")}
+            for name in whole
+        ]  # fmt: skip
+        kept = {**facts, "ratios": whole, "each": each, "pairs": rows, "rows": told}
+        options.out.write_text(json.dumps(kept, indent=2))
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ def whole_and_groups(
     counts = "count() AS n, count() OVER () AS all_groups, sum(count()) OVER () AS all_n"
     source = f"FROM {{database:Identifier}}.requests WHERE {picked.sql}"
     order = f"GROUP BY {names} ORDER BY n DESC, {names} LIMIT {MOST_GROUPS}"
-    sql = f"SELECT {keys}, {counts} {source} {order}"  # noqa: S608  our own words alone
+    sql = f"SELECT {keys}, {counts} {source} {order}"
     rows = run(store, sql, {**picked.params, **given}, limits)
     kept = sorted(rows, key=lambda r: [p.rank(r[f"k{i}"]) for i, p in enumerate(parts)])
     found: list[A] = []

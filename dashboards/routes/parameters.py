@@ -39,6 +39,10 @@ class RequestsQuery(FilterQuery):
     limit: int = 20
 
 
+class RecordsQuery(FilterQuery):
+    limit: int = 10_000
+
+
 class SeriesQuery(FilterQuery):
     """``measure`` of the heat map: e2e or ttft."""
 

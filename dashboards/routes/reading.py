@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from fastapi.responses import Response
 
+from dashboards.models.records import Records
 from dashboards.models.report import Report
 from dashboards.models.series import Series
 from dashboards.models.status import Health, Status
@@ -15,7 +16,7 @@ from dashboards.queries.base import QueryStore
 from dashboards.queries.dimensions import parse_by
 from dashboards.queries.status import check_store
 from dashboards.routes.gate import PLAIN, Gate, as_json
-from dashboards.routes.parameters import ByQuery, RequestsQuery, SeriesQuery
+from dashboards.routes.parameters import ByQuery, RecordsQuery, RequestsQuery, SeriesQuery
 from dashboards.source import StoreSource
 from tracer.clock import Clock
 
@@ -40,6 +41,12 @@ def reading_routes(source: StoreSource, store: QueryStore, at: Clock, gate: Gate
         filters = query.filters(at.unix_ns())
         with gate.pass_through():
             return as_json(source.requests(filters, sort=query.sort, limit=query.limit))
+
+    @routes.get("/records", response_model=Records)
+    def records(query: Annotated[RecordsQuery, Query()]) -> Response:
+        filters = query.filters(at.unix_ns())
+        with gate.pass_through():
+            return as_json(source.records(filters, limit=query.limit))
 
     @routes.get("/series", response_model=Series)
     def series(query: Annotated[SeriesQuery, Query()]) -> Response:
