@@ -99,7 +99,7 @@ async def bench(kind: str, folder: Path) -> AsyncIterator[Bench]:
         fake_llm(model) as fake,
         httpx.AsyncClient(timeout=30) as client,
     ):
-        patience = 0.5 if kind in ("python", "openapi") else 6.0  # processes of their own
+        patience = 0.5 if kind in ("python", "openapi") else 15.0  # processes of their own
         limits = {"timeout_s": patience, "max_result_bytes": 20_000}
         names = ("echo", "wait", "fail", "much", "die")
         if kind == "python":
