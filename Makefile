@@ -37,7 +37,7 @@ unit: install-dev ## the unit tests alone
 
 bench: install-dev ## the project's own numbers, as ratios measured in one run
 	@model=$$($(BIN)/python scripts/prepare_model.py) && \
-	exec $(BIN)/python benchmarks/embedded/run.py --model "$$model"
+	exec $(BIN)/python benchmarks/all.py --model "$$model" $(BENCH)
 
 install:
 	@$(CHECK_PYTHON)

@@ -146,6 +146,12 @@ FIRST_ITEM_NS: Final = "stagelens.stream.first_item_ns"  # from the call to its 
 LAST_ITEM_NS: Final = "stagelens.stream.last_item_ns"
 CUT: Final = "stagelens.cut"  # string[]: "attribute=original length in characters"
 
+# --- how a task ended: on a span of length zero in its trace; the last one counts ----
+OUTCOME_SPAN: Final = "outcome"  # the span's name
+OUTCOME_SUCCESS: Final = "stagelens.outcome.success"  # bool
+OUTCOME_SCORE: Final = "stagelens.outcome.score"  # double
+OUTCOME_REASON: Final = "stagelens.outcome.reason"  # string
+
 # --- what was lost on the way, as cumulative OTLP sums -----------------------
 METRIC_SPANS_RECEIVED: Final = "stagelens.export.spans.received"
 METRIC_SPANS_SENT: Final = "stagelens.export.spans.sent"
