@@ -114,8 +114,12 @@ def _level(level: Level, console: Console) -> None:
 
 
 def _row(name: str, one: Figures) -> FigureRow:
-    times = {f"{p}_ns": _whole(getattr(one, f"{p}_ns")) for p in ("p50", "p90", "p95", "p99", "max")}
-    return FigureRow(Text(name), Distribution(n=one.n, no_data=one.no_data, weak=one.weak, **times))
+    shown_as = Distribution(
+        n=one.n, no_data=one.no_data, p50_ns=_whole(one.p50_ns), p90_ns=_whole(one.p90_ns),
+        p95_ns=_whole(one.p95_ns), p99_ns=_whole(one.p99_ns), max_ns=_whole(one.max_ns),
+        weak=one.weak,
+    )  # fmt: skip
+    return FigureRow(Text(name), shown_as)
 
 
 def _whole(ns: float | None) -> int | None:
