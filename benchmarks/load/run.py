@@ -193,8 +193,10 @@ def one_tool(tool: str, folder: Path, env: Path, rate: float, seconds: float) ->
         seen, truth = guidellm(folder, env, rate, seconds)
     print(f"{tool}: true TTFT p50 {at(truth.ttft, 50):.4f} p99 {at(truth.ttft, 99):.4f}, "
           f"true E2E p50 {at(truth.e2e, 50):.4f}; n {len(truth.at)}", file=sys.stderr)  # fmt: skip
-    return {f"{name} {p}": at(values, int(p[1:])) for name, values in seen.items()
-            for p in ("p50", "p90", "p99")}  # fmt: skip
+    true = {"TTFT": truth.ttft, "E2E": truth.e2e,
+            "ITL": [(e - t) / 15 for e, t in zip(truth.e2e, truth.ttft, strict=True)]}  # fmt: skip
+    return {f"{name} {p} over the truth": at(values, int(p[1:])) / at(true[name], int(p[1:]))
+            for name, values in seen.items() for p in ("p50", "p90", "p99")}  # fmt: skip
 
 
 def guidellm(folder: Path, env: Path, rate: float, seconds: float) -> tuple[dict[str, list[float]], Truth]:

@@ -198,6 +198,13 @@ def test_another_machines_clock_divides_nothing():
     assert server_side([], "r", Stored([]), None) is None
 
 
+def test_without_a_named_trace_a_store_that_knows_nothing_is_soon_left():
+    """Requests that brought their own trace to a server that may be no Stagelens."""
+    waits: list[float] = []
+    side = server_side([pair(1)[0]], "r", Stored([]), None, waits.append, sure=False)
+    assert (side, sum(waits)) == (None, 4.0)
+
+
 def test_records_that_never_come_are_missed_and_said():
     """The wait ends."""
     waits: list[float] = []
