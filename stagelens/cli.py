@@ -117,6 +117,7 @@ def _tags(given: tuple[str, ...]) -> dict[str, str] | None:
 @cli.command()
 @click.option("--config", "config_file", type=click.Path(path_type=Path), help="Settings (YAML).")
 @click.option("--store", help="Store: chdb:///PATH or clickhouse://USER@HOST:PORT/DB.")
+@click.option("--cluster", help="Replicated and distributed tables on this ClickHouse cluster.")
 @click.option("--data-dir", type=click.Path(path_type=Path), help="Folder of store and logs.")
 @click.option("--host", default="127.0.0.1", show_default=True)
 @click.option("--otlp-port", type=click.IntRange(0, 65535), default=4318, show_default=True)
@@ -126,6 +127,7 @@ def _tags(given: tuple[str, ...]) -> dict[str, str] | None:
 def collect(
     config_file: Path | None,
     store: str | None,
+    cluster: str | None,
     data_dir: Path | None,
     host: str,
     otlp_port: int,
@@ -140,7 +142,8 @@ def collect(
     from stagelens.paths import DataFolder, default_data_dir
     from stagelens.settings import load_config
 
-    config = load_config(config_file, {"store": store, "data_dir": data_dir})
+    on = {"store": {"cluster": cluster}}
+    config = load_config(config_file, {"store": store, "data_dir": data_dir, "collect": on})
     url = config.store
     told = [ready_file] if ready_file is not None else []
     if url is None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import re
 import signal
 import socket
 import sys
@@ -17,11 +16,12 @@ import uvicorn
 from collectors.app import Receiver, build_receiver
 from collectors.settings import CollectorSettings
 from collectors.store.client import Store, open_store
+from collectors.store.keeping import apply_keeping
 from collectors.store.migrate import migrate
 from collectors.store.url import StoreUrl
 from dashboards.api import build_api
 from proxy.server import bind, url_of
-from stagelens.paths import default_data_dir
+from stagelens.paths import spool_folder
 from stagelens.ready import write_ready
 from tracer.clock import SystemClock
 
@@ -57,8 +57,9 @@ async def run_collector(
         for file in ready_files:  # one that a killed collector of this store left behind
             file.unlink(missing_ok=True)
         await asyncio.to_thread(migrate, store)
+        await asyncio.to_thread(apply_keeping, store)
         if not stop.is_set():
-            folder = settings.spool.folder or _spool_folder(store_url)
+            folder = settings.spool.folder or spool_folder(store_url)
             receiver = build_receiver(settings, store, SystemClock(), folder)
             await _serve(receiver, store, settings, otlp_sock, api_sock, ready_files, with_parent, stop)
     finally:
@@ -97,14 +98,6 @@ async def _serve(
         server.should_exit = True
     await asyncio.gather(*serving, return_exceptions=True)
     await receiver.stop(settings.shutdown_timeout_s)
-
-
-def _spool_folder(url: StoreUrl) -> Path:
-    """Beside an embedded store; for a server, in the data folder, one for each address."""
-    if url.path is not None:
-        return url.path.with_name(url.path.name + ".spool")
-    name = re.sub(r"[^A-Za-z0-9.-]", "-", f"{url.host}-{url.port}-{url.database}")
-    return default_data_dir() / "spool" / name
 
 
 class _Quiet(uvicorn.Server):

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from collectors.store.client import Store, StoreSettings, open_store
+from collectors.store.client import Store, open_store
 from collectors.store.migrate import migrate
+from collectors.store.settings import StoreSettings
 from collectors.store.url import StoreUrl
 
 FOREVER = StoreSettings(ttl_days=10_000)

@@ -17,7 +17,9 @@ BASE_UNIX_NS = 1_767_268_800_000_000_000  # 2026-01-01T12:00:00Z
 NOW_UNIX_NS = BASE_UNIX_NS + 3600 * 1_000_000_000
 STAGES = ("prompt", "retrieval", "queue", "prefill", "decode", "tool", "deliver", "unattributed")
 
-WRITTEN = ("requests", "otel_traces", "otel_traces_trace_id_ts", "otel_metrics_sum")
+WRITTEN = (
+    "requests", "requests_1m", "requests_1h", "otel_traces", "otel_traces_trace_id_ts", "otel_metrics_sum",
+)  # fmt: skip
 
 
 class HandStore:
