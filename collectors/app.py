@@ -9,6 +9,9 @@ from typing import Protocol
 
 from collectors.counts import Counts
 from collectors.gauges.loop import build_gauges
+from collectors.normalise.normaliser import Normaliser
+from collectors.normalise.tables import Tables
+from collectors.receive.access import Tokens
 from collectors.receive.http import OtlpHttp, response_of
 from collectors.receive.signals import OF_NAME, Signal
 from collectors.settings import CollectorSettings
@@ -41,15 +44,22 @@ class Receiver:
     """``app`` is the OTLP/HTTP application; ``start`` before serving it, ``stop`` after."""
 
     def __init__(
-        self, app: OtlpHttp, writer: Writing, counts: Counts, beside: Sequence[Beside] = ()
+        self,
+        app: OtlpHttp,
+        writer: Writing,
+        counts: Counts,
+        normaliser: Normaliser,
+        beside: Sequence[Beside] = (),
     ) -> None:
         self.app = app
+        self.normaliser = normaliser
         self._writer = writer
         self._counts = counts
         self._beside = beside
 
     async def start(self) -> None:
         self._writer.start()
+        self.normaliser.start()
         for one in self._beside:
             one.start()
 
@@ -58,6 +68,7 @@ class Receiver:
         for one in self._beside:
             await asyncio.to_thread(one.stop)
         await asyncio.to_thread(self._writer.stop, deadline_s)
+        await asyncio.to_thread(self.normaliser.stop, deadline_s)
 
     def counts(self) -> dict[str, dict[str, object]]:
         """By signal: received, written, refused by reason, set_aside, in_flight."""
@@ -65,19 +76,26 @@ class Receiver:
 
 
 def build_receiver(
-    settings: CollectorSettings, store: Store, clock: Clock, spool_folder: Path | None = None
+    settings: CollectorSettings,
+    store: Store,
+    clock: Clock,
+    spool_folder: Path | None = None,
+    tokens: Tokens | None = None,
 ) -> Receiver:
     """OTLP/HTTP → checked rows → spool → one insert a table and second → ``store``.
 
     Without ``spool_folder`` the queue is in memory, and what waits ends with the process.
+    ``tokens``: who may send; everybody without them.
 
     Raises:
         StoreOwned, StoreUnwritable: the spool folder cannot be used.
     """
+    normaliser = Normaliser(Tables(store), clock, settings.normalise)
     if spool_folder is None:
         counts = Counts()
         queue = Writer(store, settings, counts, clock)
-        return Receiver(OtlpHttp(settings, queue, counts, clock), queue, counts)
+        app = OtlpHttp(settings, queue, counts, clock, None, tokens)
+        return Receiver(app, queue, counts, normaliser)
     spool = Spool(spool_folder, settings.spool.max_bytes, settings.spool.fsync)
     counts = Counts()
     counts.load(spool.state.counts.snapshot())
@@ -90,8 +108,8 @@ def build_receiver(
     beside: list[Beside] = [build_gauges(settings.gauges, writer, clock)]
     if settings.rollup_check_s is not None and settings.store.cluster is None:
         beside.append(RollupCheck(store, clock, settings.rollup_check_s))
-    app = OtlpHttp(settings, writer, counts, clock, known, plain=plain)
-    return Receiver(app, writer, counts, beside)
+    app = OtlpHttp(settings, writer, counts, clock, known, tokens, plain=plain)
+    return Receiver(app, writer, counts, normaliser, beside)
 
 
 def _plain(store: Store, folder: Path, clock: Clock) -> PlainSpans | None:

@@ -12,8 +12,8 @@ import random
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from opentelemetry.sdk.resources import Resource
@@ -21,7 +21,7 @@ from opentelemetry.sdk.resources import Resource
 from tracer import otlp, semconv
 from tracer.clock import Clock
 from tracer.counts import Tallies
-from tracer.otlp import LogRecordDraft, Verdict
+from tracer.otlp import LogRecordDraft, Reply, Verdict
 from tracer.spans import SpanDraft
 
 log = logging.getLogger("stagelens.export")
@@ -35,7 +35,7 @@ class ExportSettings:
 
     ``endpoint`` is the OTLP/HTTP base URL; ``queue_items`` bounds each queue (a
     request's spans are one item); a batch not taken within ``give_up_s`` is dropped
-    and counted; ``warn_every_s`` limits the log.
+    and counted; ``warn_every_s`` limits the log; ``headers`` go with each request.
     """
 
     endpoint: str
@@ -46,6 +46,7 @@ class ExportSettings:
     post_timeout_s: float = 5.0
     metrics_every_s: float = 5.0
     warn_every_s: float = 30.0
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +220,7 @@ class OtlpExporter:
         give_up = self._clock.mono_ns() + int(self._settings.give_up_s * 1e9)
         pause_s = 0.1
         while True:
-            reply = otlp.post(self._settings.endpoint + path, body, self._timeout_s(), {})
+            reply = self._post(path, body)
             if reply.verdict is Verdict.TAKEN:
                 tallies.send(count - reply.rejected)
                 if reply.rejected:
@@ -233,6 +234,10 @@ class OtlpExporter:
             if self._clock.mono_ns() + int(wait_s * 1e9) >= ends:
                 return self._lose(count, "unavailable", reply.detail, tallies)
             self._pause(wait_s)
+
+    def _post(self, path: str, body: bytes) -> Reply:
+        to = self._settings.endpoint + path
+        return otlp.post(to, body, self._timeout_s(), self._settings.headers)
 
     def _pause(self, seconds: float) -> None:
         """Wait, but wake when the exporter is being closed."""
@@ -285,6 +290,6 @@ class OtlpExporter:
         body = otlp.sums_body(
             self._resource, SCOPE, self._started_unix_ns, self._clock.unix_ns(), sums
         )
-        reply = otlp.post(self._settings.endpoint + "/v1/metrics", body, self._timeout_s(), {})
+        reply = self._post("/v1/metrics", body)
         if reply.verdict is Verdict.TAKEN:
             self._reported = (spans, steps)

@@ -118,6 +118,9 @@ TAP_TROUBLE: Final = "stagelens.tap.trouble"  # why an answer could not be read
 
 # --- retrievals and tools that the proxy ran --------------------------------------
 DOCUMENTS: Final = "stagelens.retrieval.documents"  # int, how many came back
+EMBED_NS: Final = "stagelens.retrieval.embed_ns"  # inside a retrieval: the query's vector,
+SEARCH_NS: Final = "stagelens.retrieval.search_ns"  # the store's answer,
+RERANK_NS: Final = "stagelens.retrieval.rerank_ns"  # the second look
 TOOL_RESULT_BYTES: Final = "stagelens.tool.result_bytes"  # int
 
 # --- engine steps: one OTLP log record each ----------------------------------
@@ -142,6 +145,12 @@ ITEMS: Final = "stagelens.stream.items"  # int, of a stream
 FIRST_ITEM_NS: Final = "stagelens.stream.first_item_ns"  # from the call to its first item
 LAST_ITEM_NS: Final = "stagelens.stream.last_item_ns"
 CUT: Final = "stagelens.cut"  # string[]: "attribute=original length in characters"
+
+# --- how a task ended: on a span of length zero in its trace; the last one counts ----
+OUTCOME_SPAN: Final = "outcome"  # the span's name
+OUTCOME_SUCCESS: Final = "stagelens.outcome.success"  # bool
+OUTCOME_SCORE: Final = "stagelens.outcome.score"  # double
+OUTCOME_REASON: Final = "stagelens.outcome.reason"  # string
 
 # --- what was lost on the way, as cumulative OTLP sums -----------------------
 METRIC_SPANS_RECEIVED: Final = "stagelens.export.spans.received"

@@ -12,14 +12,14 @@ from collectors.gauges.gpu import Gpus, NoGpu
 from collectors.gauges.metrics import Buckets, Point, request_of
 from collectors.gauges.prometheus import PrometheusPage
 from collectors.receive.http import Intake
-from collectors.receive.rows import COLUMNS, TimeWindow, metric_batch
+from collectors.receive.metric_rows import metric_batch
+from collectors.receive.rows import TimeWindow
 from collectors.settings import GaugeSettings
 from collectors.spool.origin import Origin
 from tracer import semconv
 from tracer.clock import Clock
 
 log = logging.getLogger("stagelens.collector")
-HISTOGRAMS = "otel_metrics_histogram"
 
 
 class Source(Protocol):
@@ -79,8 +79,6 @@ class Gauges:
 
     def _offer(self, resource: Mapping[str, str], readings: Sequence[Point | Buckets]) -> None:
         now = self._clock.unix_ns()
-        if HISTOGRAMS not in COLUMNS:
-            readings = [one for one in readings if not isinstance(one, Buckets)]
         request = request_of(resource, now, readings)
         body = request.SerializeToString()
         window = TimeWindow(now, now)

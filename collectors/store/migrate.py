@@ -37,11 +37,12 @@ class Migration:
 
 
 def load_migrations() -> tuple[Migration, ...]:
-    """All steps that this program knows, in order; no number twice."""
+    """All steps that this program knows, in order; no number is given twice."""
     folder = resources.files("collectors.store") / "migrations"
     files = sorted((f for f in folder.iterdir() if f.name.endswith(".sql")), key=lambda f: f.name)
     found = tuple(parse_migration(f.name, f.read_text(encoding="utf-8")) for f in files)
-    assert len({m.number for m in found}) == len(found)
+    numbers = [m.number for m in found]
+    assert numbers == sorted(set(numbers)), numbers
     return found
 
 

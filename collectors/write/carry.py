@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from collectors.counts import OF_TABLE, Counts
-from collectors.receive.rows import COLUMNS, Batch, Row, TimeWindow
-from collectors.receive.signals import OF_NAME
+from collectors.receive.rows import Batch, Row, TimeWindow
+from collectors.receive.signals import COLUMNS, OF_NAME
 from collectors.spool.spool import Spool
 from collectors.spool.state import Entry, Plan
 from collectors.store.errors import StoreTooLarge

@@ -18,7 +18,8 @@ from collectors.gauges.gpu import Gpus, NoGpu
 from collectors.gauges.loop import Gauges, build_gauges
 from collectors.gauges.metrics import Buckets, Point, request_of
 from collectors.gauges.prometheus import PrometheusPage, readings
-from collectors.receive.rows import TimeWindow, metric_batch
+from collectors.receive.metric_rows import METRIC_COLUMNS, metric_batch
+from collectors.receive.rows import TimeWindow
 from collectors.settings import GaugeSettings, ScrapeSettings
 from tests.support.clock import FakeClock
 
@@ -49,8 +50,11 @@ class Kept:
         self.rows += [(table, row) for table, rows in batch.rows.items() for row in rows]
         return True
 
+    def named(self) -> list[dict[str, object]]:
+        return [dict(zip(METRIC_COLUMNS[table], row, strict=True)) for table, row in self.rows]
+
     def values(self) -> dict[str, object]:
-        return {str(row[8]): row[14] for _, row in self.rows}
+        return {str(row["MetricName"]): row.get("Value") for row in self.named()}
 
 
 @contextmanager
@@ -119,9 +123,10 @@ def test_a_server_is_read_over_http_and_its_silence_is_a_value(caplog):
     assert ups == [1, 0, 0, 1]
     assert len(caplog.records) == 2
     assert kept.values()["vllm:num_requests_running"] == 3
-    row = next(row for table, row in kept.rows if table == "otel_metrics_gauge")
-    assert row[7] == "engine-a"
-    assert row[13] == FakeClock().unix_ns()
+    assert {row["ServiceName"] for row in kept.named()} == {"engine-a"}
+    assert {row["TimeUnix"] for row in kept.named()} == {FakeClock().unix_ns()}
+    (histogram,) = [row for row in kept.named() if "BucketCounts" in row]
+    assert (histogram["Count"], histogram["BucketCounts"]) == (6, [2, 3, 1])
 
 
 def nvml(**broken: object) -> SimpleNamespace:

@@ -13,7 +13,8 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from collectors.receive.attributes import MOST_ATTRIBUTES, NAME_LIMIT
 from collectors.receive.plain import plain_spans
-from collectors.receive.rows import COLUMNS, TimeWindow, trace_batch
+from collectors.receive.rows import TimeWindow, trace_batch
+from collectors.receive.signals import COLUMNS
 from collectors.store.errors import StoreRefused
 from collectors.write.plain import PlainSpans, rows_of
 from tests.support.clock import FakeClock

@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from collectors.receive.rows import COLUMNS, TimeWindow, trace_batch
+from collectors.receive.rows import TimeWindow, trace_batch
+from collectors.receive.signals import COLUMNS
 from collectors.store.migrate import load_migrations, migrate, rollback, verify
 from collectors.store.rollups import mend
 from tests.support.otlp import request, span
