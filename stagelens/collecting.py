@@ -50,11 +50,13 @@ async def run_collector(
     with_parent: bool,
     prices: Prices | None = None,
     token: str | None = None,
+    data_dir: Path | None = None,
 ) -> None:
     """Serve OTLP and the API until a signal comes or the parent is gone; then flush.
 
     ``ports`` are those of OTLP/HTTP, OTLP/gRPC and the API. ``ready_files`` hold the
-    addresses while it runs. The API asks for ``token``, if any.
+    addresses while it runs. The API asks for ``token``, if any. The spool for a server's
+    store lies in ``data_dir``, or else in the default data folder.
 
     Raises:
         ProxyError, StoreError, UserError: a port is taken; the store cannot be opened.
@@ -74,7 +76,7 @@ async def run_collector(
             file.unlink(missing_ok=True)
         await asyncio.to_thread(migrate, store)
         if not stop.is_set():
-            folder = settings.spool.folder or _spool_folder(store_url)
+            folder = settings.spool.folder or _spool_folder(store_url, data_dir)
             receiver = build_receiver(settings, store, SystemClock(), folder, tokens)
             grpc = OtlpGrpc(receiver.app, settings.max_body_bytes, tokens, settings.tls)
             try:
@@ -146,12 +148,12 @@ def _warn_if_open(host: str, token: str | None) -> None:
         )  # fmt: skip
 
 
-def _spool_folder(url: StoreUrl) -> Path:
+def _spool_folder(url: StoreUrl, data_dir: Path | None) -> Path:
     """Beside an embedded store; for a server, in the data folder, one for each address."""
     if url.path is not None:
         return url.path.with_name(url.path.name + ".spool")
     name = re.sub(r"[^A-Za-z0-9.-]", "-", f"{url.host}-{url.port}-{url.database}")
-    return default_data_dir() / "spool" / name
+    return (data_dir or default_data_dir()) / "spool" / name
 
 
 class _Quiet(uvicorn.Server):
