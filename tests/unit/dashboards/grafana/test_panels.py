@@ -81,7 +81,7 @@ KNOWN: dict[tuple[str, str], tuple[int, Callable[[Rows], dict[str, Any]], dict[s
     ("overview", "Stages over time"): (
         3, at(10), {"prompt": 100.0, "queue": 200.0, "prefill": 400.0, "decode": 1800.0, "tool": 0.0}),
     ("overview", "Stages of all and of the slowest"): (
-        2, like(which="at or above p95"), {"n": 1, "decode": 3000.0, "queue": 400.0}),
+        2, like(requests="at or above p95, n = 1"), {"decode": 3000.0, "queue": 400.0}),
     ("overview", "Percentiles by stage"): (
         5, like(stage="decode"), {"n": 3, "max": 3000.0, "share": 100 * 5500 / 7200}),
     ("overview", "Requests per second by status"): (3, at(10, status="ok"), {"rate": 2 / 60}),
