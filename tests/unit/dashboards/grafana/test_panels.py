@@ -116,9 +116,10 @@ KNOWN: dict[tuple[str, str], tuple[int, Callable[[Rows], dict[str, Any]], dict[s
     ("engine", "KV cache in use"): (1, first, {"used": 0.5}),
     ("engine", "Preemptions"): (3, at(10), {"preemptions": 1, "lost_ms": 200.0}),
     ("engine", "Prefix cache hits"): (3, at(10), {"hit": 0.125}),
-    ("engine", "GPU use"): (1, first, {"gpu": "gpu box 0", "value": 0.75}),
+    ("engine", "GPU use"): (1, first, {"gpu": "box 0", "value": 0.75}),
     ("engine", "GPU memory"): (1, first, {"value": 8e9}),
     ("engine", "GPU power"): (1, first, {"value": 300.0}),
+    ("engine", "GPU held back"): (1, first, {"gpu": "box 0 sw_power_cap", "value": 1.0}),
     ("slo", "Good requests per second"): (1, first, {"rate": 1 / 3600}),
     ("slo", "Good, missed, failed, unknown"): (
         1, first, {"good": 25.0, "missed": 25.0, "failed": 50.0, "unknown": 0.0}),
