@@ -16,8 +16,10 @@ from pathlib import Path
 
 from opentelemetry.sdk.resources import Resource
 
+from dashboards.settings import read_token
 from proxy.engine.arguments import check_model
 from proxy.engine.startup import divert
+from proxy.pipelines.retrieve.documents import CollectorApi
 from proxy.reverse import run_reverse
 from proxy.server import bind, run_loop, url_of
 from stagelens.child import CollectorChild
@@ -143,7 +145,9 @@ def _serve_with(
 ) -> int:
     clock = SystemClock()
     endpoint = child.otlp_url if child is not None else (config.collector or "").rstrip("/")
-    api = child.api_url if child is not None else ""
+    api = CollectorApi()
+    if child is not None:
+        api = CollectorApi(child.api_url, read_token(config.api) or "")
     resource = _resource(config)
     exporter = OtlpExporter(ExportSettings(endpoint, headers=sender_headers()), resource, clock)
     exporter.start()
@@ -177,7 +181,7 @@ def _run_engine(
     exporter: OtlpExporter,
     clock: SystemClock,
     on_ready: Callable[[str], Awaitable[None]],
-    api: str,
+    api: CollectorApi,
 ) -> bool:
     from proxy.embedded import run_embedded
     from proxy.engine.lifeline import end_children
