@@ -45,8 +45,9 @@ class Receiver:
 
     async def stop(self, deadline_s: float) -> None:
         """Write what waits, within the deadline; the rest stays in the spool, or is counted."""
+        self.normaliser.stop(0)  # the store is the writer's now
         await asyncio.to_thread(self._writer.stop, deadline_s)
-        await asyncio.to_thread(self.normaliser.stop, deadline_s)
+        await asyncio.to_thread(self.normaliser.stop, 1)
 
     def counts(self) -> dict[str, dict[str, object]]:
         """By signal: received, written, refused by reason, set_aside, in_flight."""
