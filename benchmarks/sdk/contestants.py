@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 
 Call = Callable[[int], object]
@@ -55,20 +56,39 @@ def set_up(name: str) -> SetUp:
 def _ours() -> SetUp:
     import tracer
     from tracer.clock import Anchor, SystemClock
+    from tracer.export import SCOPE, ExportSettings, OtlpExporter, SpanGroup
     from tracer.sdk import runtime
+    from tracer.sdk.processor import ExportProcessor
 
-    provider = nowhere()
+    class NoExporter(OtlpExporter):
+        """Takes what the processor hands over and does nothing with it."""
+
+        def __init__(self) -> None:
+            super().__init__(ExportSettings("http://127.0.0.1:9"), Resource({}), SystemClock())
+
+        def put_spans(self, group: SpanGroup) -> None:
+            """Nothing."""
+
+    provider = TracerProvider(id_generator=runtime.SpanIds())
     clock = SystemClock()
     configured = runtime.Runtime(
-        provider.get_tracer("ours"), clock, Anchor.take(clock), False, None, 8192, None, 0.0
+        provider.get_tracer(SCOPE), clock, Anchor.take(clock), False, None, 8192, None, 0.0
+    )
+    configured.late = ExportProcessor(NoExporter(), configured, provider)
+    provider.add_span_processor(configured.late)
+    joined = runtime.Runtime(
+        nowhere().get_tracer(SCOPE), clock, Anchor.take(clock), False, None, 8192, None, 0.0
     )
     llm, tool, trace = tracer.llm("m")(work), tracer.tool(work), tracer.trace(work)
 
-    return raw_span(provider), {
+    return raw_span(nowhere()), {
         "@stage": _Installed(configured, tracer.stage("part")(work)),
         "@llm": _Installed(configured, llm),
         "@tool": _Installed(configured, tool),
         "@trace (whole record)": _Installed(configured, trace),
+        "@llm, joined to another SDK": _Installed(joined, llm),
+        "@tool, joined to another SDK": _Installed(joined, tool),
+        "@trace, joined to another SDK": _Installed(joined, trace),
     }, _Installed(None, llm)
 
 

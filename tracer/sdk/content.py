@@ -19,6 +19,9 @@ SLACK = 4096
 """Characters of a stream kept beyond the limit, so that a redaction sees whole words there."""
 
 
+_encode = json.JSONEncoder(ensure_ascii=False, default=str).encode
+
+
 def text_of(value: object) -> str:
     """``value`` as JSON, or as whatever text can be had of it; never raises."""
     try:
@@ -26,14 +29,17 @@ def text_of(value: object) -> str:
             return value
         if isinstance(value, bytes | bytearray):
             return value.decode("utf-8", "replace")
-        return json.dumps(value, ensure_ascii=False, default=str)
+        return _encode(value)
     except Exception:  # noqa: BLE001  a stranger's object may raise anything
         return f"<{type(value).__name__}>"
 
 
 def size_of(value: object) -> int:
     """Characters of ``value`` as text."""
-    return len(value) if isinstance(value, str) else len(text_of(value))
+    kind = type(value)
+    if kind is str:
+        return len(value)  # type: ignore[arg-type]
+    return len(str(value)) if kind is int else len(text_of(value))
 
 
 def note_content(runtime: Runtime, span: Span, name: str, value: object) -> None:

@@ -16,7 +16,7 @@ from tracer import semconv
 from tracer.sdk.content import note_content, note_documents, note_usage, size_of
 from tracer.sdk.live import Live, Spec
 from tracer.sdk.runtime import Runtime, active
-from tracer.sdk.wrap import Begin, Finish, span_name, wrap
+from tracer.sdk.wrap import PLAIN, Begin, Finish, span_name, wrap
 from tracer.stages import Stage
 
 P = ParamSpec("P")
@@ -162,21 +162,18 @@ def tool(name: Any = "", *, call_id: str = "") -> Any:
                 output=semconv.GEN_AI_TOOL_RESULT)  # fmt: skip
 
     def begin(runtime: Runtime, spec: Spec, function: Any, args: Any, kwargs: Any) -> Live:
-        live = _begun(runtime, spec, function, args, kwargs)
-        if not live.span.is_recording():
-            return live
         given = _arguments(function, args, kwargs)
         known = spec.name or getattr(function, "__name__", "")
-        live.span.set_attribute(semconv.GEN_AI_TOOL_NAME, known)
-        live.span.set_attribute(semconv.ARGUMENTS_SIZE, size_of(given))
-        note_content(runtime, live.span, semconv.GEN_AI_TOOL_ARGUMENTS, given)
+        more = {semconv.GEN_AI_TOOL_NAME: known, semconv.ARGUMENTS_SIZE: size_of(given)}
+        live = Live(runtime, spec, spec.span_name, more=more)
+        if runtime.capture_content:
+            note_content(runtime, live.span, semconv.GEN_AI_TOOL_ARGUMENTS, given)
         return live
 
     def finish(live: Live, result: Any) -> None:
-        if not live.span.is_recording():
-            return
-        live.span.set_attribute(semconv.RESULT_SIZE, size_of(result))
-        note_content(live.runtime, live.span, semconv.GEN_AI_TOOL_RESULT, result)
+        live.told[semconv.RESULT_SIZE] = size_of(result)
+        if live.runtime.capture_content:
+            note_content(live.runtime, live.span, semconv.GEN_AI_TOOL_RESULT, result)
 
     return _use(name, Instrument(spec, begin, finish))
 
@@ -203,7 +200,7 @@ def _model_begun(runtime: Runtime, spec: Spec, function: Any, args: Any, kwargs:
 def _model_answered(live: Live, result: Any) -> None:
     if type(result) is str:
         note_content(live.runtime, live.span, semconv.GEN_AI_OUTPUT_MESSAGES, result)
-    else:
+    elif type(result) not in PLAIN or type(result) is dict:
         note_usage(live.span, result)
 
 
@@ -250,14 +247,26 @@ def agent(name: Any = "") -> Any:
 
 
 @functools.lru_cache(maxsize=2048)
-def _signature(function: Any) -> inspect.Signature:
-    return inspect.signature(function)
+def _signature(function: Any) -> tuple[inspect.Signature, tuple[str, ...] | None]:
+    """The signature, and the names of the parameters where each has one and no star."""
+    found = inspect.signature(function)
+    parameters = found.parameters.values()
+    plain = all(p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) for p in parameters)
+    names = tuple(p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD)
+    return found, names if plain else None
 
 
 def _arguments(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """The call's arguments by name, without ``self`` and ``cls``."""
     try:
-        bound = _signature(function).bind(*args, **kwargs).arguments
+        signature, names = _signature(function)
+        if names is not None and len(args) <= len(names):
+            bound = dict(zip(names, args, strict=False))
+            bound.update(kwargs)
+        else:
+            bound = dict(signature.bind(*args, **kwargs).arguments)
     except (TypeError, ValueError):  # unhashable, without a signature, or called wrongly
         return dict(kwargs)
-    return {name: value for name, value in bound.items() if name not in ("self", "cls")}
+    bound.pop("self", None)
+    bound.pop("cls", None)
+    return bound

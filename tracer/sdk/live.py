@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -51,29 +51,39 @@ class Spec:
 class Live:
     """A begun span. ``end`` may be called often and from anywhere; the first call counts.
 
-    ``within``: the context that it begins in, where that is not the current one.
+    ``within``: the context that it begins in, where that is not the current one; ``more``:
+    attributes beside the spec's.
     """
 
     __slots__ = (
-        "_born", "_done", "context", "outer", "owner", "runtime", "span", "spec",
-        "stage_from_mono_ns", "stage_until_mono_ns", "start_mono_ns", "stopped_early", "task",
+        "_born", "_done", "_late", "context", "outer", "owner", "runtime", "span", "spec",
+        "stage_from_mono_ns", "stage_until_mono_ns", "start_mono_ns", "stopped_early", "task", "told",
     )  # fmt: skip
 
     def __init__(
-        self, runtime: Runtime, spec: Spec, name: str, within: otel_context.Context | None = None
-    ) -> None:
+        self, runtime: Runtime, spec: Spec, name: str, within: otel_context.Context | None = None,
+        more: Mapping[str, Any] | None = None,
+    ) -> None:  # fmt: skip
         self.runtime, self.spec = runtime, spec
         self.start_mono_ns = start = runtime.clock.mono_ns()
         self._done = self.stopped_early = False
         self._born = forks()
+        self.told: dict[str, Any] = {}
         self.stage_from_mono_ns: int | None = None
         self.stage_until_mono_ns: int | None = None
         self.outer = otel_context.get_current() if within is None else within
         outer_task = task_of(self.outer)
         self.task = Task(start) if outer_task is None and spec.root else None
         self.owner = self.task or outer_task
+        late = runtime.late
+        self._late = late if late is not None and late.is_alone() else None
+        attributes: Mapping[str, Any] | None = spec.attributes
+        if self._late is not None:
+            self.told, attributes = {**spec.attributes, **(more or {})}, None
+        elif more:
+            attributes = {**spec.attributes, **more}
         self.span: Span = runtime.tracer.start_span(
-            name, self.outer, spec.kind, spec.attributes, None, runtime.anchor.to_unix_ns(start),
+            name, self.outer, spec.kind, attributes, None, runtime.anchor.to_unix_ns(start),
             False, False,
         )  # fmt: skip
         context = otel.set_span_in_context(self.span, self.outer)
@@ -121,7 +131,7 @@ class Live:
         """
         self._done = True
         span, spec = self.span, self.spec
-        told: dict[str, Any] = {}
+        told = self.told
         if status == "error":
             told[semconv.ERROR_TYPE] = kind
         if status == "error" if failed is None else failed:
@@ -131,22 +141,31 @@ class Live:
         begun = self.stage_from_mono_ns if spec.from_first_item else self.start_mono_ns
         if spec.stage is not None and self.owner is not None and begun is not None:
             self.owner.add(spec.stage, begun, self.stage_until_mono_ns or now)
-        if self.task is not None and span.is_recording():
-            if kind:
-                told[semconv.ERROR_TYPE] = kind
-            self._record(self.task, now, status, told)
-        if told:
-            span.set_attributes(told)
+        if span.is_recording():
+            self._write(told, self._record_maker(kind, status, now))
         span.end(self.runtime.anchor.to_unix_ns(now))
 
+    def _record_maker(
+        self, kind: str, status: str, now: int
+    ) -> Callable[[], dict[str, Any]] | None:
+        """What makes the task's record, if this is a task's span."""
+        if self.task is None:
+            return None
+        if kind:
+            self.told[semconv.ERROR_TYPE] = kind
+        self.task.closed = True
+        return partial(self.task.record, now, status)
 
-    def _record(self, task: Task, now: int, status: str, told: dict[str, Any]) -> None:
-        """The task's record: made by the sending thread if nobody else sees the span."""
-        task.closed = True
-        make = partial(task.record, now, status)
-        late = self.runtime.late
-        if late is None or not late(self.span.get_span_context().span_id, make):
-            told.update(make())
+    def _write(self, told: dict[str, Any], record: Callable[[], dict[str, Any]] | None) -> None:
+        """On the span; or beside it, where only the sending thread looks."""
+        late = self._late
+        if late is not None and late.is_alone():
+            late.keep(self.span.get_span_context().span_id, told, record)
+            return
+        if record is not None:
+            told.update(record())
+        if told:
+            self.span.set_attributes(told)
 
 
 def outcome_of(problem: BaseException | None) -> tuple[str, str]:

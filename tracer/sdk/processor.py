@@ -9,7 +9,7 @@ from typing import Any
 
 from opentelemetry import context as otel_context
 from opentelemetry import trace as otel
-from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider, sampling
 
 from tracer import semconv
 from tracer.export import SCOPE, OtlpExporter, SpanGroup
@@ -20,6 +20,8 @@ from tracer.spans import SpanDraft
 from tracer.stages import Stage
 
 Record = Callable[[], dict[str, Any]]
+Kept = tuple[dict[str, Any], Record | None]
+_BY_ID = (sampling.ParentBased, sampling.StaticSampler, sampling.TraceIdRatioBased)
 MOST_REMEMBERED = 10_000
 _STAGES = {
     "execute_tool": Stage.TOOL, "retrieval": Stage.RETRIEVAL,
@@ -40,26 +42,26 @@ class ExportProcessor(SpanProcessor):
     ) -> None:
         self._exporter = exporter
         self._provider = provider
-        self._records: dict[int, Record] = {}
+        self._kept: dict[int, Kept] = {}
         self._judged: tuple[object, bool] = (None, False)
         self._runtime = runtime
         self._tasks: dict[int, Task] = {}
         self._over = False
 
-    def keep_record(self, span_id: int, make: Record) -> bool:
-        """Keep what makes a root's record until it is sent, if no other processor would miss it."""
-        if not self._is_alone():
-            return False
-        self._records[span_id] = make
-        return True
-
-    def _is_alone(self) -> bool:
+    def is_alone(self) -> bool:
+        """No other processor, and a sampler that decides by ids: attributes can be joined later."""
         active = getattr(self._provider, "_active_span_processor", None)
         found = getattr(active, "_span_processors", None)
         if self._judged[0] is not found:
             others = [p for p in found or (None,) if p is not self and not _is_over(p)]
-            self._judged = (found, not others)
+            plain = isinstance(getattr(self._provider, "sampler", None), _BY_ID)
+            self._judged = (found, plain and not others)
         return self._judged[1]
+
+    def keep(self, span_id: int, told: dict[str, Any], record: Record | None) -> None:
+        if len(self._kept) >= MOST_REMEMBERED:  # of spans that somebody else had ended
+            self._kept.clear()
+        self._kept[span_id] = (told, record)
 
     def on_start(self, span: Span, parent_context: otel_context.Context | None = None) -> None:
         if _is_ours(span):
@@ -75,11 +77,11 @@ class ExportProcessor(SpanProcessor):
         ours = _is_ours(span)
         if not ours:
             self._count(span, self._tasks.pop(context.span_id, None))
-        record = self._records.pop(context.span_id, None)
+        kept = self._kept.pop(context.span_id, None)
         if self._over or not context.trace_flags.sampled:
             return
         hide = not self._runtime.capture_content
-        make = partial(_drafts, span, ours, hide, record)
+        make = partial(_drafts, span, ours, hide, kept)
         self._exporter.put_spans(SpanGroup(context.trace_id, 1, make))
 
     def _count(self, span: ReadableSpan, task: Task | None) -> None:
@@ -108,9 +110,13 @@ def _is_over(processor: object) -> bool:
     return isinstance(processor, ExportProcessor) and processor._over  # noqa: SLF001
 
 
-def _drafts(span: ReadableSpan, ours: bool, hide: bool, record: Record | None) -> list[SpanDraft]:
+def _drafts(span: ReadableSpan, ours: bool, hide: bool, kept: Kept | None) -> list[SpanDraft]:
     draft = draft_of(span, ours=ours, hide=hide)
-    return [draft if record is None else replace(draft, attributes={**draft.attributes, **record()})]
+    if kept is None:
+        return [draft]
+    told, record = kept
+    made = record() if record is not None else {}
+    return [replace(draft, attributes={**draft.attributes, **told, **made})]
 
 
 def draft_of(span: ReadableSpan, *, ours: bool = True, hide: bool = False) -> SpanDraft:

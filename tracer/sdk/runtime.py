@@ -12,7 +12,7 @@ import os
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from opentelemetry import trace as otel
 from opentelemetry.sdk.resources import Resource
@@ -28,10 +28,22 @@ log = logging.getLogger("stagelens.sdk")
 DEFAULT_ENDPOINT = "http://127.0.0.1:4318"
 CAPTURE_SWITCH = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 """The GenAI conventions' own switch: ``SPAN_ONLY`` or ``SPAN_AND_EVENT`` capture content."""
-Late = Callable[[int, Callable[[], dict[str, Any]]], bool]
-"""Takes a span's id and what makes its record, to be made later; False: make it now."""
 Redact = Callable[[str, str], str]
 """Given an attribute's name and text, the text to record instead."""
+
+
+class Late(Protocol):
+    """Takes a span's attributes beside the span, to be joined when it is sent."""
+
+    def is_alone(self) -> bool:
+        """Whether nobody else looks at the spans or samples them by their attributes."""
+        ...
+
+    def keep(
+        self, span_id: int, told: dict[str, Any], record: Callable[[], dict[str, Any]] | None
+    ) -> None:
+        """Keep them until the span of this id ends; ``record`` is called by the sending thread."""
+        ...
 
 
 @dataclass(slots=True)
@@ -147,7 +159,7 @@ def configure(
         instance_is_ours=_OUR_INSTANCES.get("id") == resource.attributes.get(semconv.SERVICE_INSTANCE_ID),
     )  # fmt: skip
     processor = ExportProcessor(exporter, runtime, provider)
-    runtime.late = processor.keep_record
+    runtime.late = processor
     runtime.owned.append(processor)
     provider.add_span_processor(processor)
     _active = runtime
