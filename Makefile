@@ -12,9 +12,10 @@ CHECK_PYTHON = test -n "$(PYTHON)" || { echo "make: error: no Python 3.11 to 3.1
 help: ## show this
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
-demo: install ## serve a small real model, load it, show where the time went
+demo: install ## serve a small real model, load it, show where the time went (PIPELINE=rag or agent)
 	@model=$$($(BIN)/python scripts/prepare_model.py) && \
-	exec $(BIN)/python examples/demo/run.py --model "$$model" --data-dir $(DATA)
+	exec $(BIN)/python examples/demo/run.py --model "$$model" --data-dir $(DATA) \
+		$(if $(PIPELINE),--pipeline $(PIPELINE))
 
 test: install-dev ## unit, contract and end-to-end tests (real engine, real ClickHouse)
 	@$(BIN)/python -m pytest tests
@@ -36,7 +37,7 @@ unit: install-dev ## the unit tests alone
 
 bench: install-dev ## the project's own numbers, as ratios measured in one run
 	@model=$$($(BIN)/python scripts/prepare_model.py) && \
-	exec $(BIN)/python benchmarks/embedded/run.py --model "$$model"
+	exec $(BIN)/python benchmarks/all.py --model "$$model" $(BENCH)
 
 install:
 	@$(CHECK_PYTHON)

@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import Protocol
 
 from collectors.counts import Counts
+from collectors.normalise.normaliser import Normaliser
+from collectors.normalise.tables import Tables
+from collectors.receive.access import Tokens
 from collectors.receive.http import OtlpHttp, response_of
 from collectors.receive.signals import OF_NAME, Signal
 from collectors.settings import CollectorSettings
@@ -28,17 +31,22 @@ class Writing(Protocol):
 class Receiver:
     """``app`` is the OTLP/HTTP application; ``start`` before serving it, ``stop`` after."""
 
-    def __init__(self, app: OtlpHttp, writer: Writing, counts: Counts) -> None:
+    def __init__(
+        self, app: OtlpHttp, writer: Writing, counts: Counts, normaliser: Normaliser
+    ) -> None:
         self.app = app
+        self.normaliser = normaliser
         self._writer = writer
         self._counts = counts
 
     async def start(self) -> None:
         self._writer.start()
+        self.normaliser.start()
 
     async def stop(self, deadline_s: float) -> None:
         """Write what waits, within the deadline; the rest stays in the spool, or is counted."""
         await asyncio.to_thread(self._writer.stop, deadline_s)
+        await asyncio.to_thread(self.normaliser.stop, deadline_s)
 
     def counts(self) -> dict[str, dict[str, object]]:
         """By signal: received, written, refused by reason, set_aside, in_flight."""
@@ -46,19 +54,26 @@ class Receiver:
 
 
 def build_receiver(
-    settings: CollectorSettings, store: Store, clock: Clock, spool_folder: Path | None = None
+    settings: CollectorSettings,
+    store: Store,
+    clock: Clock,
+    spool_folder: Path | None = None,
+    tokens: Tokens | None = None,
 ) -> Receiver:
     """OTLP/HTTP → checked rows → spool → one insert a table and second → ``store``.
 
     Without ``spool_folder`` the queue is in memory, and what waits ends with the process.
+    ``tokens``: who may send; everybody without them.
 
     Raises:
         StoreOwned, StoreUnwritable: the spool folder cannot be used.
     """
+    normaliser = Normaliser(Tables(store), clock, settings.normalise)
     if spool_folder is None:
         counts = Counts()
         queue = Writer(store, settings, counts, clock)
-        return Receiver(OtlpHttp(settings, queue, counts, clock), queue, counts)
+        app = OtlpHttp(settings, queue, counts, clock, None, tokens)
+        return Receiver(app, queue, counts, normaliser)
     spool = Spool(spool_folder, settings.spool.max_bytes, settings.spool.fsync)
     counts = Counts()
     counts.load(spool.state.counts.snapshot())
@@ -67,7 +82,8 @@ def build_receiver(
         bytes.fromhex(digest): response_of(_signal_of(refused), refused["refused"])
         for digest, refused in spool.state.recent.items()
     }
-    return Receiver(OtlpHttp(settings, writer, counts, clock, known), writer, counts)
+    app = OtlpHttp(settings, writer, counts, clock, known, tokens)
+    return Receiver(app, writer, counts, normaliser)
 
 
 def _signal_of(told: dict[str, object]) -> Signal:

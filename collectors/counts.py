@@ -14,6 +14,9 @@ OF_TABLE = {
     "engine_steps": "logs",
     "otel_metrics_gauge": "metrics",
     "otel_metrics_sum": "metrics",
+    "otel_metrics_histogram": "metrics",
+    "otel_metrics_exp_histogram": "metrics",
+    "otel_metrics_summary": "metrics",
 }
 
 

@@ -7,6 +7,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from collectors.normalise.settings import NormaliseSettings
+from collectors.receive.tls import ReceiverTls
 from collectors.store.client import StoreSettings
 
 
@@ -33,6 +35,11 @@ class CollectorSettings(BaseModel):
 
     store: StoreSettings = StoreSettings()
     spool: SpoolSettings = SpoolSettings()
+    normalise: NormaliseSettings = NormaliseSettings()
+    tls: ReceiverTls = ReceiverTls()
+    tokens_file: Path | None = Field(
+        default=None, description="lines NAME:SHA256 of the tokens that senders need"
+    )
     max_body_bytes: int = Field(
         default=64 << 20, ge=1024, description="largest body, after decompression"
     )

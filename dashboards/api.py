@@ -8,26 +8,21 @@ up the event loop, which also takes in telemetry. An error is
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import Annotated, Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
-from fastapi import Depends, FastAPI, Query, Request
+from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, Response
-from pydantic import BaseModel, ConfigDict
+from fastapi.responses import JSONResponse
 
-from dashboards.errors import KINDS, BadValueError, DashboardError, UnavailableError
-from dashboards.filters import WITH_MODEL_CALL, Filters, parse_filters
-from dashboards.models.analysis import Compare, WhatIf
-from dashboards.models.report import Report
-from dashboards.models.series import Series
-from dashboards.models.status import Health, Status
-from dashboards.models.trace import Requests, Trace
+from dashboards.access import TokenGate
+from dashboards.errors import KINDS, DashboardError
+from dashboards.prices import Prices
 from dashboards.queries.base import QueryLimits, QueryStore
-from dashboards.queries.dimensions import parse_by
-from dashboards.queries.status import check_store
+from dashboards.routes.analyses import analysis_routes
+from dashboards.routes.gate import Gate, unknown
+from dashboards.routes.reading import reading_routes
+from dashboards.routes.views import view_routes
 from dashboards.source import StoreSource
 from dashboards.web.page import add_page
 from tracer.clock import Clock, SystemClock
@@ -37,75 +32,22 @@ MOST_AT_ONCE: Final = 4
 LONGEST_WAIT_S: Final = 10.0
 
 
-class FilterQuery(BaseModel):
-    """The choice of requests, as :func:`dashboards.filters.parse_filters` reads it."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    since: str | None = None
-    until: str | None = None
-    model: list[str] = []
-    route: list[str] = []
-    status: list[str] = []
-    run: str | None = None
-    tag: list[str] = []
-    warm: str = "include"
-    cached: str = "include"
-    operation: str = WITH_MODEL_CALL
-
-    def filters(self, now_unix_ns: int) -> Filters:
-        fields = {name: getattr(self, name) for name in FilterQuery.model_fields if name != "tag"}
-        return parse_filters(now_unix_ns=now_unix_ns, tags=self.tag, **fields)
-
-
-class ReportQuery(FilterQuery):
-    """``by`` may be repeated and may hold several names with commas between."""
-
-    by: list[str] = []
-
-
-class RequestsQuery(FilterQuery):
-    sort: str = "start"
-    limit: int = 20
-
-
-class SeriesQuery(FilterQuery):
-    """``measure`` of the heat map: e2e or ttft."""
-
-    measure: str = "e2e"
-
-
-class WhatIfQuery(FilterQuery):
-    """``change`` is ``STAGE=-20%`` or ``STAGE=+50ms``; it may be repeated."""
-
-    change: list[str] = []
-
-
-class CompareQuery(FilterQuery):
-    """``a`` and ``b`` are the name of a run or a window ``FROM..TO``."""
-
-    a: str
-    b: str
-
-
-def _takes_no_parameters(request: Request) -> None:
-    for name in request.query_params:
-        raise BadValueError(_unknown(name))
-
-
-_PLAIN: Final = Depends(_takes_no_parameters)
-
-
 def build_api(
     store: QueryStore,
     counts: Callable[[], Mapping[str, object]] | None,
     clock: Clock | None = None,
     limits: QueryLimits | None = None,
+    prices: Prices | None = None,
+    token: str | None = None,
 ) -> FastAPI:
-    """The API over ``store``; ``counts`` are asked of the collector at each report."""
+    """The API over ``store``; ``counts`` are asked of the collector at each report.
+
+    ``prices`` is the table for questions that bring none of their own. With a ``token``
+    it answers none but those who bring it.
+    """
     at = clock or SystemClock()
-    source = StoreSource(store, at, counts, limits)
-    gate = _Gate(MOST_AT_ONCE, LONGEST_WAIT_S)
+    source = StoreSource(store, at, counts, limits, prices)
+    gate = Gate(MOST_AT_ONCE, LONGEST_WAIT_S)
     app = FastAPI(
         title="Stagelens",
         version="1",
@@ -115,75 +57,12 @@ def build_api(
     )
     _add_errors(app)
     add_page(app)
-
-    @app.get("/api/v1/report", response_model=Report)
-    def report(query: Annotated[ReportQuery, Query()]) -> Response:
-        filters = query.filters(at.unix_ns())
-        by = parse_by(",".join(query.by))
-        with gate.pass_through():
-            return _json(source.report(filters, by))
-
-    @app.get("/api/v1/traces/{trace_id}", response_model=Trace, dependencies=[_PLAIN])
-    def trace(trace_id: str) -> Response:
-        with gate.pass_through():
-            return _json(source.trace(trace_id))
-
-    @app.get("/api/v1/requests", response_model=Requests)
-    def requests(query: Annotated[RequestsQuery, Query()]) -> Response:
-        filters = query.filters(at.unix_ns())
-        with gate.pass_through():
-            return _json(source.requests(filters, sort=query.sort, limit=query.limit))
-
-    @app.get("/api/v1/series", response_model=Series)
-    def series(query: Annotated[SeriesQuery, Query()]) -> Response:
-        filters = query.filters(at.unix_ns())
-        with gate.pass_through():
-            return _json(source.series(filters, query.measure))
-
-    @app.get("/api/v1/whatif", response_model=WhatIf)
-    def whatif(query: Annotated[WhatIfQuery, Query()]) -> Response:
-        filters = query.filters(at.unix_ns())
-        with gate.pass_through():
-            return _json(source.whatif(filters, query.change))
-
-    @app.get("/api/v1/compare", response_model=Compare)
-    def compare(query: Annotated[CompareQuery, Query()]) -> Response:
-        filters = query.filters(at.unix_ns())
-        with gate.pass_through():
-            return _json(source.compare(filters, query.a, query.b))
-
-    @app.get("/api/v1/status", response_model=Status, dependencies=[_PLAIN])
-    def status() -> Response:
-        with gate.pass_through():
-            return _json(source.status())
-
-    @app.get("/api/v1/health", response_model=Health, dependencies=[_PLAIN])
-    def health() -> Response:
-        check_store(store)
-        return _json(Health(status="ok"))
-
+    if token is not None:
+        app.add_middleware(TokenGate, token=token)
+    app.include_router(reading_routes(source, store, at, gate))
+    app.include_router(view_routes(source, at, gate))
+    app.include_router(analysis_routes(source, at, gate))
     return app
-
-
-class _Gate:
-    """Lets so many through at once; the others wait ``longest_s`` and are turned away."""
-
-    def __init__(self, most: int, longest_s: float) -> None:
-        self._places = threading.BoundedSemaphore(most)
-        self._longest_s = longest_s
-
-    @contextmanager
-    def pass_through(self) -> Iterator[None]:
-        if not self._places.acquire(timeout=self._longest_s):
-            raise UnavailableError("too many questions are being answered: ask again in a while")
-        try:
-            yield
-        finally:
-            self._places.release()
-
-
-def _json(answer: BaseModel) -> Response:
-    return Response(answer.model_dump_json(), media_type="application/json")
 
 
 def _add_errors(app: FastAPI) -> None:
@@ -200,9 +79,5 @@ def _add_errors(app: FastAPI) -> None:
 def _sentence(problem: Mapping[str, Any]) -> str:
     name = problem["loc"][-1]
     if problem["type"] == "extra_forbidden":
-        return _unknown(str(name))
+        return unknown(str(name))
     return f"parameter {name!r} cannot be used: {problem['msg']}"
-
-
-def _unknown(name: str) -> str:
-    return f"parameter {name!r} is not known here: see /api/v1/openapi.json for those that are"

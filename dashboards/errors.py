@@ -25,10 +25,15 @@ class UnavailableError(DashboardError):
     """The store or the collector gave no answer (exit 1, HTTP 503)."""
 
 
+class UnauthorizedError(DashboardError):
+    """The API asks for a token that was not sent, or not the right one (exit 1, HTTP 401)."""
+
+
 KINDS: Final[dict[type[DashboardError], tuple[str, int]]] = {
     BadValueError: ("bad_value", 400),
     NotStoredError: ("not_stored", 404),
     AmbiguousError: ("ambiguous", 409),
     UnavailableError: ("unavailable", 503),
+    UnauthorizedError: ("unauthorized", 401),
 }
 """Each error's name on the wire and its HTTP status."""

@@ -37,6 +37,7 @@ async def run_embedded(
     engine_log: Path,
     on_ready: Callable[[str], Awaitable[None]],
     pipelines: Mapping[str, PipelineSettings] = MappingProxyType({}),
+    collector_api: str = "",
 ) -> bool:
     """Start the engine, serve until told to stop, flush. ``False`` when the engine died.
 
@@ -64,7 +65,9 @@ async def run_embedded(
         async def ready() -> None:
             await on_ready(embedded.served_model)
 
-        async with with_pipelines(embedded.app, pipelines, clock, ids) as inner:
+        async with with_pipelines(
+            embedded.app, pipelines, clock, ids, collector_api=collector_api
+        ) as inner:
             app = TraceMiddleware(inner, settings, recorder, clock)
             return await serve(
                 app, sock, settings, recorder, on_ready=ready, engine_died=embedded.errored

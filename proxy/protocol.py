@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -52,6 +52,16 @@ class ConnectionMarks:
                 self.on_lost()
 
 
+def run_now(sending: Awaitable[None]) -> None:
+    """Run an ASGI ``send`` outside a task; uvicorn's suspends only while ``writing_waits``."""
+    steps = sending.__await__()
+    try:
+        next(steps)
+    except StopIteration:
+        return
+    raise RuntimeError("the server's send waits although the client takes what is written")
+
+
 class StampingProtocol(HttpToolsProtocol):
     """Stamps each request at its first byte, before any of it is parsed.
 
@@ -66,6 +76,8 @@ class StampingProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self._waiting = deque()
+        # uvloop keeps what is below the limit until its turn ends, other clients' work before it
+        transport.set_write_buffer_limits(high=0)
         self._reading = stamped(transport, self._take)
         super().connection_made(self._reading or transport)  # type: ignore[arg-type]
 

@@ -38,6 +38,7 @@ async def run_reverse(
     traced: bool = True,
     stop: asyncio.Event | None = None,
     pipelines: Mapping[str, PipelineSettings] = MappingProxyType({}),
+    collector_api: str = "",
 ) -> bool:
     """Serve until told to stop; ``on_ready`` gets the upstreams' names. Always ``True``.
 
@@ -60,7 +61,9 @@ async def run_reverse(
     async def ready() -> None:
         await on_ready(", ".join(u.label for u in pool.upstreams))
 
-    async with with_pipelines(app, pipelines, clock, ids, door.enter) as inner:
+    async with with_pipelines(
+        app, pipelines, clock, ids, door.enter, collector_api
+    ) as inner:
         outer = inner
         if traced or pipelines:
             outer = TraceMiddleware(inner, settings, recorder, clock, abandon_after_s=0)

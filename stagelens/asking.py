@@ -25,9 +25,10 @@ def whatif(changes: tuple[str, ...], **given: Any) -> None:  # noqa: ANN401
 @click.command()
 @click.argument("a")
 @click.argument("b")
+@click.option("--match", is_flag=True, help="Cut both to the same mix of lengths.")
 @filter_options
 @source_options
-def compare(a: str, b: str, **given: Any) -> None:  # noqa: ANN401
+def compare(a: str, b: str, match: bool, **given: Any) -> None:  # noqa: ANN401
     """Two runs (NAME) or windows (2h..1h, or ISO times) per stage, with intervals.
 
     A run is looked for at all times unless --since is given.
@@ -38,4 +39,4 @@ def compare(a: str, b: str, **given: Any) -> None:  # noqa: ANN401
         click.core.ParameterSource.COMMANDLINE
     ):
         given["since"] = None
-    show(given, lambda source, filters: source.compare(filters, a, b), render_compare)
+    show(given, lambda source, filters: source.compare(filters, a, b, match=match), render_compare)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import subprocess
 import sys
 import threading
@@ -11,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from stagelens.cores import free_cores, stay_on
 from stagelens.errors import UserError
 from stagelens.ready import read_ready
 
@@ -31,11 +33,19 @@ class CollectorChild:
         self._ready_file = ready_file
         self._log_file = log_file
         self._stopping = threading.Event()
-        self._process, facts = _start(self._command(0, 0), ready_file, log_file)
+        self._cores: set[int] = set()
+        self._process, facts = _start(self._command(()), ready_file, log_file)
         self.otlp_url = facts["collector"]
+        self.grpc_address = facts["grpc"]
         self.api_url = facts["api"]
         self._keeper = threading.Thread(target=self._keep, name="stagelens-keep", daemon=True)
         self._keeper.start()
+
+    def leave_engine_alone(self) -> None:
+        """Keep it off the cores that the engine below this process has bound; see :mod:`stagelens.cores`."""
+        self._cores = free_cores(os.getpid(), but=self._process.pid)
+        if self._cores:
+            stay_on(self._process.pid, self._cores)
 
     def stop(self, deadline_s: float) -> bool:
         """Close its input, wait for it to flush; ``False`` if it had to be killed."""
@@ -50,12 +60,17 @@ class CollectorChild:
             process.wait()
             return False
 
-    def _command(self, otlp_port: int, api_port: int) -> list[str]:
-        ports = ["--otlp-port", str(otlp_port), "--api-port", str(api_port)] if otlp_port else []
+    def _command(self, ports: Sequence[str]) -> list[str]:
         return [
             sys.executable, "-m", "stagelens", "collect", "--with-parent",
             "--ready-file", str(self._ready_file), *self._arguments, *ports,
         ]  # fmt: skip
+
+    def _ports(self) -> list[str]:
+        """Those of the first start, so that senders find it again."""
+        otlp, api = urlsplit(self.otlp_url).port or 0, urlsplit(self.api_url).port or 0
+        grpc = self.grpc_address.rpartition(":")[2]
+        return ["--otlp-port", str(otlp), "--grpc-port", grpc, "--api-port", str(api)]
 
     def _keep(self) -> None:
         pause_s = 0.5
@@ -68,9 +83,12 @@ class CollectorChild:
                 "records that cannot wait are counted as lost", code,
             )  # fmt: skip
             pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
-            ports = urlsplit(self.otlp_url).port or 0, urlsplit(self.api_url).port or 0
             try:
-                self._process, _ = _start(self._command(*ports), self._ready_file, self._log_file)
+                self._process, _ = _start(
+                    self._command(self._ports()), self._ready_file, self._log_file
+                )
+                if self._cores:
+                    stay_on(self._process.pid, self._cores)
             except UserError as problem:
                 log.error("the collector could not be started again: %s", problem)  # noqa: TRY400
 

@@ -13,7 +13,11 @@ try:
 except ImportError:  # the light SDK install has no command line
     sys.exit("stagelens: error: the command needs the server parts: pip install 'stagelens[server]'")
 
+from stagelens.analysing import attribution, cache, goodput, interference, path, throughput
 from stagelens.asking import compare, whatif
+from stagelens.bench.command import bench
+from stagelens.dashing import dashboards
+from stagelens.documents import documents
 from stagelens.errors import UserError
 from stagelens.ingesting import ingest
 from stagelens.reading import report, requests, status, trace
@@ -38,6 +42,8 @@ def cli() -> None:
 @click.option("--store", help="Store: chdb:///PATH or clickhouse://USER@HOST:PORT/DB.")
 @click.option("--collector", help="OTLP/HTTP URL of a collector that runs elsewhere.")
 @click.option("--otlp-port", type=click.IntRange(0, 65535), default=4318, show_default=True)
+@click.option("--grpc-port", type=click.IntRange(0, 65535),
+              help="OTLP/gRPC [default: 4317; any free one where --otlp-port is 0].")
 @click.option("--api-port", type=click.IntRange(0, 65535), default=8090, show_default=True)
 @click.option("--request-timeout", type=float, help="Longest a request may take, in seconds.")
 @click.option("--first-token-timeout", type=float, help="Longest wait for an upstream's first token.")
@@ -80,7 +86,7 @@ def serve(config_file: Path | None, **given: Any) -> None:  # noqa: ANN401
         },
     }
     config = load_config(config_file, overrides)
-    ports = ServePorts(given["otlp_port"], given["api_port"])
+    ports = ServePorts(given["otlp_port"], _grpc(given["grpc_port"], given["otlp_port"]), given["api_port"])
     try:
         code = run(config, ports, given["ready_file"], config_file)
     except KeyboardInterrupt:
@@ -120,6 +126,8 @@ def _tags(given: tuple[str, ...]) -> dict[str, str] | None:
 @click.option("--data-dir", type=click.Path(path_type=Path), help="Folder of store and logs.")
 @click.option("--host", default="127.0.0.1", show_default=True)
 @click.option("--otlp-port", type=click.IntRange(0, 65535), default=4318, show_default=True)
+@click.option("--grpc-port", type=click.IntRange(0, 65535),
+              help="OTLP/gRPC [default: 4317; any free one where --otlp-port is 0].")
 @click.option("--api-port", type=click.IntRange(0, 65535), default=8090, show_default=True)
 @click.option("--ready-file", type=click.Path(path_type=Path), help="Write the URLs here as JSON.")
 @click.option("--with-parent", is_flag=True, hidden=True)
@@ -129,34 +137,46 @@ def collect(
     data_dir: Path | None,
     host: str,
     otlp_port: int,
+    grpc_port: int | None,
     api_port: int,
     ready_file: Path | None,
     with_parent: bool,
 ) -> None:
     """Receive OTLP, keep it in the store, serve the API."""
     from collectors.store.url import StoreUrl
+    from dashboards.settings import read_token
     from proxy.server import run_loop
     from stagelens.collecting import run_collector
     from stagelens.paths import DataFolder, default_data_dir
     from stagelens.settings import load_config
 
     config = load_config(config_file, {"store": store, "data_dir": data_dir})
-    url = config.store
+    token, url = read_token(config.api), config.store
     told = [ready_file] if ready_file is not None else []
     if url is None:
         folder = DataFolder(config.data_dir or default_data_dir())
         folder.prepare()
         url = folder.store_url
         told.append(folder.running)
+    ports = otlp_port, _grpc(grpc_port, otlp_port), api_port
     run_loop(
         run_collector(
-            config.collect, StoreUrl.parse(url), host, (otlp_port, api_port), told,
-            with_parent=with_parent,
+            config.collect, StoreUrl.parse(url), host, ports, told,
+            with_parent=with_parent, prices=config.prices, token=token,
         )
     )  # fmt: skip
 
 
+def _grpc(told: int | None, otlp_port: int) -> int:
+    return told if told is not None else 4317 if otlp_port else 0
+
+
+for analysis in (attribution, cache, goodput, interference, path, throughput):
+    cli.add_command(analysis)
+cli.add_command(bench)
 cli.add_command(compare)
+cli.add_command(documents)
+cli.add_command(dashboards)
 cli.add_command(ingest)
 cli.add_command(report)
 cli.add_command(requests)

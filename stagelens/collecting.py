@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import re
 import signal
@@ -11,20 +12,30 @@ import socket
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import uvicorn
+from fastapi import FastAPI
 
 from collectors.app import Receiver, build_receiver
+from collectors.documents.http import add_documents
+from collectors.documents.table import DocumentTable
+from collectors.receive.access import read_tokens
+from collectors.receive.grpc_server import OtlpGrpc, PortTaken
 from collectors.settings import CollectorSettings
-from collectors.store.client import Store, open_store
+from collectors.store.client import open_store
 from collectors.store.migrate import migrate
 from collectors.store.url import StoreUrl
 from dashboards.api import build_api
+from dashboards.prices import Prices
 from proxy.server import bind, url_of
+from stagelens.errors import UserError
 from stagelens.paths import default_data_dir
 from stagelens.ready import write_ready
+from stagelens.sender import TOKEN_VARIABLE
 from tracer.clock import SystemClock
 
+log = logging.getLogger("stagelens")
 BESIDE_AN_ENGINE = 10
 """Niceness of a collector on the proxy's machine: writing telemetry waits for requests."""
 
@@ -33,17 +44,20 @@ async def run_collector(
     settings: CollectorSettings,
     store_url: StoreUrl,
     host: str,
-    ports: tuple[int, int],
+    ports: tuple[int, int, int],
     ready_files: Sequence[Path],
     *,
     with_parent: bool,
+    prices: Prices | None = None,
+    token: str | None = None,
 ) -> None:
     """Serve OTLP and the API until a signal comes or the parent is gone; then flush.
 
-    ``ready_files`` hold its addresses while it runs.
+    ``ports`` are those of OTLP/HTTP, OTLP/gRPC and the API. ``ready_files`` hold the
+    addresses while it runs. The API asks for ``token``, if any.
 
     Raises:
-        ProxyError, StoreError: a port is taken; the store cannot be opened.
+        ProxyError, StoreError, UserError: a port is taken; the store cannot be opened.
     """
     if with_parent:
         os.nice(BESIDE_AN_ENGINE)
@@ -51,7 +65,9 @@ async def run_collector(
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     otlp_sock = bind(host, ports[0], "--otlp-port")
-    api_sock = bind(host, ports[1], "--api-port")
+    api_sock = bind(host, ports[2], "--api-port")
+    own = [os.environ[TOKEN_VARIABLE]] if settings.tokens_file and TOKEN_VARIABLE in os.environ else []
+    tokens = read_tokens(settings.tokens_file, own)
     store = await asyncio.to_thread(open_store, store_url, settings.store)
     try:
         for file in ready_files:  # one that a killed collector of this store left behind
@@ -59,8 +75,21 @@ async def run_collector(
         await asyncio.to_thread(migrate, store)
         if not stop.is_set():
             folder = settings.spool.folder or _spool_folder(store_url)
-            receiver = build_receiver(settings, store, SystemClock(), folder)
-            await _serve(receiver, store, settings, otlp_sock, api_sock, ready_files, with_parent, stop)
+            receiver = build_receiver(settings, store, SystemClock(), folder, tokens)
+            grpc = OtlpGrpc(receiver.app, settings.max_body_bytes, tokens, settings.tls)
+            try:
+                grpc_port = grpc.listen(host, ports[1])
+            except PortTaken as problem:
+                raise UserError(str(problem)) from None
+            facts = {
+                "collector": _secured(url_of(otlp_sock), settings), "grpc": f"{host}:{grpc_port}",
+                "api": url_of(api_sock), "pid": os.getpid(),
+            }  # fmt: skip
+            socks = otlp_sock, api_sock
+            api = build_api(store, receiver.counts, prices=prices, token=token)
+            add_documents(api, DocumentTable(store, SystemClock()))
+            _warn_if_open(host, token)
+            await _serve(receiver, grpc, api, settings, socks, facts, ready_files, with_parent, stop)
     finally:
         for file in ready_files:
             file.unlink(missing_ok=True)
@@ -69,34 +98,52 @@ async def run_collector(
 
 async def _serve(
     receiver: Receiver,
-    store: Store,
+    grpc: OtlpGrpc,
+    api: FastAPI,
     settings: CollectorSettings,
-    otlp_sock: socket.socket,
-    api_sock: socket.socket,
+    socks: tuple[socket.socket, socket.socket],
+    facts: dict[str, object],
     ready_files: Sequence[Path],
     with_parent: bool,
     stop: asyncio.Event,
 ) -> None:
     loop = asyncio.get_running_loop()
     await receiver.start()
-    servers = [_Quiet(_config(receiver.app)), _Quiet(_config(build_api(store, receiver.counts)))]
+    await grpc.start()
+    servers = [
+        _Quiet(_config(receiver.app, settings.tls.uvicorn_options())),
+        _Quiet(_config(api, {})),
+    ]
     serving = [
         asyncio.create_task(server.serve(sockets=[sock]))
-        for server, sock in zip(servers, (otlp_sock, api_sock), strict=True)
+        for server, sock in zip(servers, socks, strict=True)
     ]
     await asyncio.gather(*(s.until_started() for s in servers))
-    facts = {"collector": url_of(otlp_sock), "api": url_of(api_sock), "pid": os.getpid()}
     for file in ready_files:
         write_ready(file, facts)
     if with_parent:
         _stop_when_parent_ends(loop, stop)
     else:
-        sys.stderr.write(f"stagelens: OTLP on {facts['collector']}, API on {facts['api']}\n")
+        sys.stderr.write(
+            f"stagelens: OTLP on {facts['collector']} and {facts['grpc']} (gRPC), API on {facts['api']}\n"
+        )
     await stop.wait()
     for server in servers:
         server.should_exit = True
-    await asyncio.gather(*serving, return_exceptions=True)
+    await asyncio.gather(grpc.stop(3), *serving, return_exceptions=True)
     await receiver.stop(settings.shutdown_timeout_s)
+
+
+def _secured(url: str, settings: CollectorSettings) -> str:
+    return url if settings.tls.certfile is None else url.replace("http://", "https://", 1)
+
+
+def _warn_if_open(host: str, token: str | None) -> None:
+    if token is None and host not in ("127.0.0.1", "::1", "localhost"):
+        log.warning(
+            "the API listens on %s, beyond this machine, and asks for no token: set "
+            "STAGELENS_API_TOKEN or api.token_file", host,
+        )  # fmt: skip
 
 
 def _spool_folder(url: StoreUrl) -> Path:
@@ -119,7 +166,7 @@ class _Quiet(uvicorn.Server):
         yield
 
 
-def _config(app: object) -> uvicorn.Config:
+def _config(app: object, tls: dict[str, Any]) -> uvicorn.Config:
     return uvicorn.Config(
         app,  # type: ignore[arg-type]
         loop="none",
@@ -128,6 +175,7 @@ def _config(app: object) -> uvicorn.Config:
         lifespan="off",
         timeout_graceful_shutdown=3,
         ws="none",
+        **tls,
     )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from stagelens.errors import UserError
+from stagelens.sender import sender_headers
 
 Send = Callable[[str, str, bytes], int]
 """Path, content type and body of a request → how many of its items were rejected."""
@@ -63,7 +64,8 @@ def _running(data_dir: Path | None) -> str:
 
 def _post(url: str, kind: str, body: bytes) -> int:
     """Send once it is taken; 503 is tried again for a minute."""
-    request = urllib.request.Request(url, body, {"Content-Type": kind})  # noqa: S310  the user's URL
+    headers = {"Content-Type": kind, **sender_headers()}
+    request = urllib.request.Request(url, body, headers)  # noqa: S310  the user's URL
     give_up = time.monotonic() + TRY_S
     while True:
         try:

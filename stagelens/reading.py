@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,12 +12,13 @@ import click
 
 F = TypeVar("F", bound=Callable[..., object])
 FORMATS = click.Choice(["table", "json"])
+WITH_HTML = click.Choice(["table", "json", "html"])
 
 
-def source_options(command: F) -> F:
+def source_options(command: F, formats: click.Choice[str] = FORMATS) -> F:
     """``--collector``, ``--store``, ``--data-dir`` and ``--format``, the same everywhere."""
     for option in (
-        click.option("--format", "form", type=FORMATS, default="table", show_default=True),
+        click.option("--format", "form", type=formats, default="table", show_default=True),
         click.option("--data-dir", type=click.Path(path_type=Path), help="Folder of the store."),
         click.option("--store", help="Store: chdb:///PATH or clickhouse://USER@HOST:PORT/DB."),
         click.option("--collector", help="API of a running collector (http://127.0.0.1:8090)."),
@@ -47,14 +49,31 @@ def filter_options(command: F) -> F:
 @click.command()
 @filter_options
 @click.option("--by", default="", help="Slice by model, input_tokens, cached, tag:NAME, …")
-@source_options
+@partial(source_options, formats=WITH_HTML)
 def report(by: str, **given: Any) -> None:  # noqa: ANN401
-    """Percentiles of every stage, with n, losses and what was assumed."""
+    """Percentiles of every stage, with n, losses and what was assumed.
+
+    --format html writes one file with plots, which needs nothing beside it, to standard output.
+    """
     from dashboards.queries.dimensions import parse_by
     from dashboards.terminal.report import render_report
 
     groups = parse_by(by)
+    if given["form"] == "html":
+        _write_html(given, groups)
+        return
     show(given, lambda source, filters: source.report(filters, groups), render_report)
+
+
+def _write_html(given: dict[str, Any], groups: tuple[str, ...]) -> None:
+    from dashboards.html.report import render_html
+    from stagelens.sources import open_source
+
+    filters = _filters(given)
+    with open_source(given["collector"], given["store"], given["data_dir"]) as source:
+        found = source.report(filters, groups)
+        series = [source.series(filters, measure) for measure in ("e2e", "ttft")]
+    click.echo(render_html(found, series).encode("utf-8"), nl=False)
 
 
 @click.command()

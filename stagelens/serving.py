@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import secrets
 import signal
 import socket
 import sys
@@ -23,6 +24,7 @@ from stagelens.child import CollectorChild
 from stagelens.errors import UserError
 from stagelens.paths import DataFolder, default_data_dir
 from stagelens.ready import write_ready
+from stagelens.sender import TOKEN_VARIABLE, sender_headers
 from stagelens.settings import Config
 from tracer import semconv
 from tracer.clock import SystemClock
@@ -37,6 +39,7 @@ class ServePorts:
     """Ports of the embedded collector; 0 takes any free one."""
 
     otlp: int = 4318
+    grpc: int = 4317
     api: int = 8090
 
 
@@ -86,6 +89,12 @@ def _check(config: Config) -> None:
             "give one of them",
             2,
         )
+    if config.collect.tls.certfile is not None and not config.collector:
+        raise UserError(
+            "collect.tls is for `stagelens collect`, whose name its certificate bears: leave it "
+            "out here, or run the collector by itself and give --collector https://…",
+            2,
+        )
     if config.model is not None:
         check_model(config.model)
     elif config.engine_flags:
@@ -115,10 +124,13 @@ def _collector(
 ) -> CollectorChild:
     arguments = [
         "--store", config.store or folder.store_url,
-        "--otlp-port", str(ports.otlp), "--api-port", str(ports.api),
+        "--otlp-port", str(ports.otlp), "--grpc-port", str(ports.grpc),
+        "--api-port", str(ports.api),
     ]  # fmt: skip
     if config_file is not None:
         arguments += ["--config", str(config_file)]
+    if config.collect.tokens_file is not None and not os.environ.get(TOKEN_VARIABLE):
+        os.environ[TOKEN_VARIABLE] = secrets.token_urlsafe(32)  # the collector is our child
     return CollectorChild(arguments, folder.running, folder.logs / "collector.log")
 
 
@@ -131,11 +143,14 @@ def _serve_with(
 ) -> int:
     clock = SystemClock()
     endpoint = child.otlp_url if child is not None else (config.collector or "").rstrip("/")
+    api = child.api_url if child is not None else ""
     resource = _resource(config)
-    exporter = OtlpExporter(ExportSettings(endpoint), resource, clock)
+    exporter = OtlpExporter(ExportSettings(endpoint, headers=sender_headers()), resource, clock)
     exporter.start()
 
     async def on_ready(served: str) -> None:
+        if child is not None and config.model is not None:
+            child.leave_engine_alone()
         _announce(sock, endpoint, child, served, ready_file)
 
     try:
@@ -144,10 +159,11 @@ def _serve_with(
                 run_reverse(
                     config.proxy, config.upstream, config.access, sock, exporter, clock,
                     RandomIds(), on_ready, tls=config.tls.options(), pipelines=config.pipelines,
+                    collector_api=api,
                 )
             )  # fmt: skip
         else:
-            alive = _run_engine(config, folder, sock, exporter, clock, on_ready)
+            alive = _run_engine(config, folder, sock, exporter, clock, on_ready, api)
     finally:
         exporter.close(config.proxy.flush_timeout_s)
     _say_losses(exporter)
@@ -161,6 +177,7 @@ def _run_engine(
     exporter: OtlpExporter,
     clock: SystemClock,
     on_ready: Callable[[str], Awaitable[None]],
+    api: str,
 ) -> bool:
     from proxy.embedded import run_embedded
     from proxy.engine.lifeline import end_children
@@ -172,7 +189,7 @@ def _run_engine(
         alive = run_loop(
             run_embedded(
                 config.proxy, config.model or "", config.engine_flags, sock, exporter, clock,
-                RandomIds(), engine_log, on_ready, config.pipelines,
+                RandomIds(), engine_log, on_ready, config.pipelines, api,
             )
         )  # fmt: skip
     finally:

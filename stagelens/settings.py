@@ -9,6 +9,8 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from collectors.settings import CollectorSettings
+from dashboards.prices import Prices
+from dashboards.settings import ApiSettings
 from proxy.pipelines.settings import PipelineSettings
 from proxy.settings import AccessSettings, ProxySettings, UpstreamSettings
 from stagelens.errors import UserError
@@ -46,6 +48,8 @@ class Config(BaseModel):
     access: AccessSettings = AccessSettings()
     tls: TlsSettings = TlsSettings()
     collect: CollectorSettings = CollectorSettings()
+    api: ApiSettings = ApiSettings()
+    prices: Prices = Prices()
 
 
 def load_config(path: Path | None, overrides: dict[str, Any]) -> Config:

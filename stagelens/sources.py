@@ -9,6 +9,7 @@ from pathlib import Path
 
 from dashboards.client import CollectorClient
 from dashboards.errors import UnavailableError
+from dashboards.settings import ApiSettings, read_token
 from dashboards.source import Source, StoreSource
 from stagelens.errors import UserError
 from stagelens.paths import DataFolder, default_data_dir
@@ -34,7 +35,7 @@ def open_source(
     if collector and store:
         raise UserError("--collector and --store are two sources: give one of them", 2)
     if collector:
-        yield CollectorClient(collector)
+        yield CollectorClient(collector, token=read_token(ApiSettings()))
     elif store:
         with _opened(store) as source:
             yield source
@@ -58,7 +59,7 @@ def _running(folder: DataFolder, *, default_too: bool) -> CollectorClient | None
     facts = read_ready(folder.running)
     urls = [str(facts["api"])] if facts and "api" in facts else []
     for url in urls + ([DEFAULT_API] if default_too else []):
-        client = CollectorClient(url, timeout_s=60)
+        client = CollectorClient(url, timeout_s=60, token=read_token(ApiSettings()))
         try:
             client.health()
         except UnavailableError:

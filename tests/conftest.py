@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
 
 from collectors.store.client import Store, StoreSettings, open_store
 from collectors.store.migrate import migrate
 from collectors.store.url import StoreUrl
+
+hypothesis.settings.register_profile(
+    "shared machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("shared machine")  # laws, not timings, are tested
 
 FOREVER = StoreSettings(ttl_days=10_000)
 """Test rows are of a fixed day; whatever today is, they must not be dropped by age."""

@@ -11,8 +11,8 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
@@ -36,7 +36,7 @@ class ExportSettings:
 
     ``endpoint`` is the OTLP/HTTP base URL; ``queue_items`` bounds each queue (a
     request's spans are one item); a batch not taken within ``give_up_s`` is dropped
-    and counted; ``warn_every_s`` limits the log.
+    and counted; ``warn_every_s`` limits the log; ``headers`` go with each request.
     """
 
     endpoint: str
@@ -47,6 +47,7 @@ class ExportSettings:
     post_timeout_s: float = 5.0
     metrics_every_s: float = 5.0
     warn_every_s: float = 30.0
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +124,9 @@ class OtlpExporter:
         for name, queue in (("spans", self._spans), ("steps", self._steps)):
             tally = queue.tallies.snapshot()
             found[name] = {
-                "received": tally.received,
-                "sent": tally.sent,
-                "in_flight": tally.in_flight,
+                "received": tally.received, "sent": tally.sent, "in_flight": tally.in_flight,
                 "dropped": tally.dropped,
-            }
+            }  # fmt: skip
         return found
 
     def flush(self, deadline_s: float) -> bool:
@@ -143,7 +142,7 @@ class OtlpExporter:
         """Flush, stop the thread, count what is left as dropped; ``True`` if nothing was."""
         if self._thread is None or self._closing:
             self._closing = True
-            return len(self._spans) + len(self._steps) == 0
+            return not self._spans and not self._steps
         self._deadline_mono_ns = self._clock.mono_ns() + int(deadline_s * 1e9)
         self._closing = True
         self._wake.set()
@@ -215,10 +214,9 @@ class OtlpExporter:
         self, path: str, body: bytes, count: int, tallies: Tallies, divisible: bool = False
     ) -> Reply:
         """Send one body and count what became of it; a divisible one that is too large is not."""
-        give_up = self._clock.mono_ns() + int(self._settings.give_up_s * 1e9)
-        pause_s = 0.1
+        give_up, pause_s = self._clock.mono_ns() + int(self._settings.give_up_s * 1e9), 0.1
         while True:
-            reply = otlp.post(self._settings.endpoint + path, body, self._timeout_s(), {})
+            reply = self._post(path, body)
             self._tell_full()
             if reply.verdict is Verdict.TAKEN:
                 tallies.send(count - reply.rejected)
@@ -238,6 +236,10 @@ class OtlpExporter:
                 return reply
             self._pause(wait_s)
 
+    def _post(self, path: str, body: bytes) -> Reply:
+        at = self._settings
+        return otlp.post(at.endpoint + path, body, self._timeout_s(), at.headers)
+
     def _pause(self, seconds: float) -> None:
         """Wait, but wake when the exporter begins to be closed."""
         if self._closing:
@@ -255,8 +257,8 @@ class OtlpExporter:
 
     def _tell_full(self) -> None:
         """Items that found the queue full are told here, not on the thread that lost them."""
-        queues = (self._spans, self._steps)
-        lost = sum(q.tallies.snapshot().dropped.get("queue_full", 0) for q in queues)
+        told = (q.tallies.snapshot() for q in (self._spans, self._steps))
+        lost = sum(tally.dropped.get("queue_full", 0) for tally in told)
         if lost > self._warned_full and self._warn(
             "queue_full",
             f"{lost - self._warned_full} items of telemetry were lost (queue_full: "
@@ -293,6 +295,6 @@ class OtlpExporter:
             return
         since, sums = self._started_unix_ns, sums_of(spans, steps)
         body = otlp.sums_body(self._resource, SCOPE, since, self._clock.unix_ns(), sums)
-        reply = otlp.post(self._settings.endpoint + "/v1/metrics", body, self._timeout_s(), {})
+        reply = self._post("/v1/metrics", body)
         if reply.verdict is Verdict.TAKEN:
             self._reported = (spans, steps)

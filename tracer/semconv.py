@@ -120,6 +120,9 @@ TAP_TROUBLE: Final = "stagelens.tap.trouble"  # why an answer could not be read
 
 # --- retrievals and tools that the proxy ran --------------------------------------
 DOCUMENTS: Final = "stagelens.retrieval.documents"  # int, how many came back
+EMBED_NS: Final = "stagelens.retrieval.embed_ns"  # inside a retrieval: the query's vector,
+SEARCH_NS: Final = "stagelens.retrieval.search_ns"  # the store's answer,
+RERANK_NS: Final = "stagelens.retrieval.rerank_ns"  # the second look
 TOOL_RESULT_BYTES: Final = "stagelens.tool.result_bytes"  # int
 
 # --- engine steps: one OTLP log record each ----------------------------------
@@ -147,11 +150,11 @@ STOPPED_EARLY: Final = "stagelens.stopped_early"  # bool; its consumer left a st
 RESPONSE_HEAD_NS: Final = "stagelens.response_head_ns"  # from the request to its answer's head
 CUT: Final = "stagelens.cut"  # string[]: "attribute=original length in characters"
 
-# --- whether a task was done right: a span of its own in the task's trace ---------
-OUTCOME: Final = "outcome"  # the span's name; of several in a trace the last is right
+# --- how a task ended: on a span of length zero in its trace; the last one counts ----
+OUTCOME_SPAN: Final = "outcome"  # the span's name
 OUTCOME_SUCCESS: Final = "stagelens.outcome.success"  # bool
 OUTCOME_SCORE: Final = "stagelens.outcome.score"  # double
-OUTCOME_REASON: Final = "stagelens.outcome.reason"
+OUTCOME_REASON: Final = "stagelens.outcome.reason"  # string
 
 # --- what others write and is read --------------------------------------------------
 OPENINFERENCE_KIND: Final = "openinference.span.kind"

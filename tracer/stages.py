@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from heapq import heappop, heappush
+from typing import TypeVar
 
 
 class Stage(StrEnum):
@@ -38,6 +40,10 @@ class StageInterval:
                 f"stage {self.stage} ends at {self.end_ns} ns, before its start "
                 f"{self.start_ns} ns: repair the source's stamps first"
             )
+
+
+Held = TypeVar("Held", bound=StageInterval)
+"""A stage's interval, or one that knows more of itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,34 +84,41 @@ def partition(start_ns: int, end_ns: int, intervals: Iterable[StageInterval]) ->
     counts = dict.fromkeys(Stage, 0)
     for one in given:
         counts[one.stage] += 1
-    segments = _critical_path(start_ns, end_ns, given)
     exclusive = dict.fromkeys(Stage, 0)
-    for segment in segments:
-        exclusive[segment.stage] += segment.end_ns - segment.start_ns
+    segments: list[StageInterval] = []
+    for holder, begin, end in critical_path(start_ns, end_ns, given):
+        stage = Stage.UNATTRIBUTED if holder is None else holder.stage
+        exclusive[stage] += end - begin
+        segments.append(StageInterval(stage, begin, end))
     return Partition(tuple(segments), exclusive, counts)
 
 
-def _critical_path(
-    start_ns: int, end_ns: int, intervals: list[StageInterval]
-) -> list[StageInterval]:
-    """Segments covering ``[start_ns, end_ns]``, found from the end backwards."""
+def critical_path(
+    start_ns: int, end_ns: int, intervals: Iterable[Held]
+) -> list[tuple[Held | None, int, int]]:
+    """Who held ``[start_ns, end_ns]`` from when to when, found from the end backwards.
+
+    By the rule of :func:`partition`; ``None`` holds what no interval covers.
+    """
     order = {stage: i for i, stage in enumerate(Stage)}
     left = [i for i in intervals if max(i.start_ns, start_ns) < min(i.end_ns, end_ns)]
-    path: list[StageInterval] = []
+    left.sort(key=lambda i: i.end_ns)
+    running: list[tuple[int, int, int, int, Held]] = []  # those that end at `at` or after it
+    path: list[tuple[Held | None, int, int]] = []
     at = end_ns
     while at > start_ns:
-        left = [i for i in left if i.start_ns < at]
-        if not left:
-            path.append(StageInterval(Stage.UNATTRIBUTED, start_ns, at))
-            break
-        holder = min(
-            left, key=lambda i: (-min(i.end_ns, at), i.end_ns, i.start_ns, order[i.stage])
-        )
-        if holder.end_ns < at:
-            path.append(StageInterval(Stage.UNATTRIBUTED, holder.end_ns, at))
-            at = holder.end_ns
-        begin = max(holder.start_ns, start_ns)
-        path.append(StageInterval(holder.stage, begin, at))
+        while left and left[-1].end_ns >= at:
+            one = left.pop()
+            heappush(running, (one.end_ns, one.start_ns, order[one.stage], len(left), one))
+        while running and running[0][1] >= at:
+            heappop(running)
+        if running:
+            holder = running[0][-1]
+            begin = max(holder.start_ns, start_ns)
+            path.append((holder, begin, at))
+        else:
+            begin = left[-1].end_ns if left else start_ns
+            path.append((None, begin, at))
         at = begin
     path.reverse()
     return path

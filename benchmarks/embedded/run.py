@@ -1,8 +1,10 @@
 """Embedded server against plain `vllm serve`: same model, flags and load, alternating.
 
-Each round starts one server, warms it, loads it in a closed loop with streamed
-requests of fixed seeds and lengths, and stops it; then the other one. What is
-compared are ratios within a round, so a machine that is slow for a while slows both.
+Both servers are started and warmed; then blocks of the load go to one and to the other
+in turn, so that what slows the machine for a while slows both. A block is a closed loop
+of streamed requests with fixed lengths; both of a pair get the same prompts, the next
+pair gets others, so that no prefix is found in a cache. Ratios are given per pair (min,
+median, max) and for all blocks together, with a 95 % bootstrap interval over the pairs.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -34,64 +36,106 @@ from tests.support.raw_client import Seen, post
 S = TypeVar("S", bound=Seen)
 FLAGS = ("--max-model-len", "2048", "--enforce-eager", "--dtype", "float32",
          "--served-model-name", "bench")  # fmt: skip
-GOALS = {"throughput": (0.97, "at least"), "ttft_p50": (1.03, "at most"),
-         "ttft_p99": (1.03, "at most")}  # fmt: skip
+NAMES = ("plain", "stagelens")
+GOALS = {"throughput": "at least 0.97", "ttft_p50": "at most 1.03", "ttft_p99": "at most 1.03"}
 
 
 @dataclass(frozen=True)
-class Result:
-    """One server's figures in one round, measured by the client."""
+class Block:
+    """One server's share of a pair, measured by the client."""
 
-    tokens_per_s: float
-    ttft_p50_s: float
-    ttft_p99_s: float
-    e2e_p50_s: float
+    tokens: int
+    took_s: float
+    ttft_s: list[float]
+    e2e_s: list[float]
+
+
+Pair = dict[str, Block]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", required=True)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--requests", type=int, default=64)
+    parser.add_argument("--pairs", type=int, default=8)
+    parser.add_argument("--requests", type=int, default=24, help="in one block")
     parser.add_argument("--concurrency", type=int, default=8)
     parser.add_argument("--tokens", type=int, default=24)
     parser.add_argument("--out", type=Path, help="write all figures as JSON")
     options = parser.parse_args()
-    rounds = []
-    for number in range(options.rounds):
-        order = ("plain", "stagelens") if number % 2 == 0 else ("stagelens", "plain")
-        found = {name: one_server(name, options) for name in order}
-        rounds.append(found)
-        print(f"round {number + 1}: " + "; ".join(f"{n} {asdict(r)}" for n, r in found.items()),
-              file=sys.stderr)  # fmt: skip
-    show(rounds, options)
+    with contextlib.ExitStack() as stack:
+        ports = {name: stack.enter_context(running(name, options.model)) for name in NAMES}
+        for port in ports.values():
+            block(port, options, seed=0)
+        pairs = [one_pair(number, ports, options) for number in range(options.pairs)]
+    show(pairs, options)
     return 0
 
 
-def one_server(name: str, options: argparse.Namespace) -> Result:
-    """Start, warm, load, stop."""
+def one_pair(number: int, ports: dict[str, int], options: argparse.Namespace) -> Pair:
+    order = NAMES if number % 2 == 0 else NAMES[::-1]
+    pair = {name: block(ports[name], options, seed=number + 1) for name in order}
+    told = "; ".join(f"{n} {b.tokens / b.took_s:.2f} tokens/s, TTFT p50 {p50(b.ttft_s):.3f} s"
+                     for n, b in pair.items())  # fmt: skip
+    print(f"pair {number + 1}: {told}", file=sys.stderr)
+    return pair
+
+
+def block(port: int, options: argparse.Namespace, seed: int) -> Block:
+    began = time.monotonic()
+    seen = asyncio.run(load(port, options.requests, options.concurrency, options.tokens, seed))
+    took = time.monotonic() - began
+    assert all(s.status == 200 and s.first_token_s for s in seen)
+    return Block(len(seen) * options.tokens, took, [s.first_token_s for s in seen],
+                 [s.e2e_s for s in seen])  # fmt: skip
+
+
+@contextlib.contextmanager
+def running(name: str, model: str) -> Iterator[int]:
+    """Start and, afterwards, stop; the port once it is ready."""
     with tempfile.TemporaryDirectory() as scratch:
         port = free_port()
-        server = start(name, options.model, port, Path(scratch))
+        server = start(name, model, port, Path(scratch))
         try:
             wait_ready(server, port, Path(scratch) / "log")
-            asyncio.run(load(port, 16, options.concurrency, options.tokens, seed=1))
-            began = time.monotonic()
-            seen = asyncio.run(
-                load(port, options.requests, options.concurrency, options.tokens, seed=2)
-            )
-            took = time.monotonic() - began
+            yield port
         finally:
             server.send_signal(signal.SIGTERM)
             server.wait(60)
-    assert all(s.status == 200 and s.first_token_s for s in seen)
-    ttft = sorted(s.first_token_s for s in seen)
-    return Result(
-        tokens_per_s=len(seen) * options.tokens / took,
-        ttft_p50_s=statistics.median(ttft),
-        ttft_p99_s=statistics.quantiles(ttft, n=100, method="inclusive")[98],
-        e2e_p50_s=statistics.median(s.e2e_s for s in seen),
-    )
+
+
+def p50(values: list[float]) -> float:
+    return statistics.median(values)
+
+
+def p99(values: list[float]) -> float:
+    return statistics.quantiles(values, n=100, method="inclusive")[98]
+
+
+def joined(pairs: list[Pair], name: str) -> Block:
+    """All of one server's blocks as one."""
+    mine = [pair[name] for pair in pairs]
+    return Block(
+        sum(b.tokens for b in mine), sum(b.took_s for b in mine),
+        [t for b in mine for t in b.ttft_s], [t for b in mine for t in b.e2e_s],
+    )  # fmt: skip
+
+
+def ratios(pairs: list[Pair]) -> dict[str, float]:
+    """stagelens / plain, of the pairs taken together."""
+    ours, plain = joined(pairs, "stagelens"), joined(pairs, "plain")
+    return {
+        "throughput": (ours.tokens / ours.took_s) / (plain.tokens / plain.took_s),
+        "ttft_p50": p50(ours.ttft_s) / p50(plain.ttft_s),
+        "ttft_p99": p99(ours.ttft_s) / p99(plain.ttft_s),
+        "e2e_p50": p50(ours.e2e_s) / p50(plain.e2e_s),
+    }
+
+
+def interval(pairs: list[Pair], name: str) -> tuple[float, float]:
+    """95 % of what the ratio is over pairs drawn again and again from these."""
+    rng = random.Random(3)
+    drawn = sorted(ratios(rng.choices(pairs, k=len(pairs)))[name] for _ in range(400))
+    return drawn[10], drawn[-11]
 
 
 def start(name: str, model: str, port: int, scratch: Path) -> subprocess.Popen[bytes]:
@@ -171,28 +215,31 @@ def versions() -> dict[str, str]:
     return found
 
 
-def show(rounds: list[dict[str, Result]], options: argparse.Namespace) -> None:
-    """Ratios stagelens / plain, min median max, beside their goals."""
-    ratios = {
-        "throughput": [r["stagelens"].tokens_per_s / r["plain"].tokens_per_s for r in rounds],
-        "ttft_p50": [r["stagelens"].ttft_p50_s / r["plain"].ttft_p50_s for r in rounds],
-        "ttft_p99": [r["stagelens"].ttft_p99_s / r["plain"].ttft_p99_s for r in rounds],
-    }
+def show(pairs: list[Pair], options: argparse.Namespace) -> None:
+    """Each ratio per pair and together, beside its goal."""
     facts = {
         "machine": f"{os.cpu_count()} cores, {cpu_name()}, Python {platform.python_version()}",
         "versions": versions(),
-        "load": f"{options.requests} requests, concurrency {options.concurrency}, "
-        f"{options.tokens} tokens, streamed, {options.rounds} rounds",
+        "load": f"{options.pairs} pairs of blocks of {options.requests} requests, concurrency "
+        f"{options.concurrency}, {options.tokens} tokens, streamed",
     }
     print(f"machine: {facts['machine']}; load: {facts['load']}; versions: {facts['versions']}")
-    print(f"{'stagelens / plain':<20}{'min':>8}{'median':>8}{'max':>8}   goal")
-    for name, values in ratios.items():
-        goal, side = GOALS[name]
-        print(f"{name:<20}{min(values):>8.3f}{statistics.median(values):>8.3f}"
-              f"{max(values):>8.3f}   {side} {goal}")  # fmt: skip
+    print(f"{'stagelens / plain':<20}{'min':>8}{'median':>8}{'max':>8}{'all':>8}{'95 %':>16}   goal")
+    each, whole = [ratios([pair]) for pair in pairs], ratios(pairs)
+    for name, value in whole.items():
+        values = [one[name] for one in each]
+        low, high = interval(pairs, name)
+        print(f"{name:<20}{min(values):>8.3f}{statistics.median(values):>8.3f}{max(values):>8.3f}"
+              f"{value:>8.3f}{f'{low:.3f}-{high:.3f}':>16}   {GOALS.get(name, '')}")  # fmt: skip
     if options.out:
-        rows = [{name: asdict(r) for name, r in one.items()} for one in rounds]
-        options.out.write_text(json.dumps({**facts, "ratios": ratios, "rounds": rows}, indent=2))
+        rows = [{name: asdict(one) for name, one in pair.items()} for pair in pairs]
+        told = [
+            {"what": f"{name}, stagelens / plain", "values": [one[name] for one in each],
+             "goal": GOALS.get(name, "")}
+            for name in whole
+        ]  # fmt: skip
+        kept = {**facts, "ratios": whole, "each": each, "pairs": rows, "rows": told}
+        options.out.write_text(json.dumps(kept, indent=2))
 
 
 if __name__ == "__main__":

@@ -26,6 +26,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from stagelens.bench.machine import machine, versions
+
 HERE = Path(__file__).resolve().parent
 TOKENS = 202  # chunks of one stream: role, tokens, end
 PROXY_CORE, LOAD_CORE = {0}, {1}
@@ -204,7 +208,11 @@ def main() -> int:
     rounds = [one_round(names, n, options) for n in range(options.rounds)]
     show(rounds, names, options)
     if options.out:
-        facts = {"machine": f"{os.cpu_count()} cores, Python {platform.python_version()}"}
+        facts = {
+            "machine": machine(), "versions": versions(("stagelens", "aiohttp", "uvicorn", "uvloop")),
+            "load": f"{options.rounds} rounds, streams at once: {options.streams}; one core for the "
+            "proxy, one for upstream and load", "rows": rows(rounds, names, options.streams),
+        }  # fmt: skip
         plain = [{f"{n} @ {s}": vars(f) for (n, s), f in r.items()} for r in rounds]
         options.out.write_text(json.dumps({**facts, "rounds": plain}, indent=2))
     return 0
@@ -229,6 +237,25 @@ def one_round(
         finally:
             fake.terminate()
             fake.wait(10)
+    return found
+
+
+def rows(
+    rounds: list[dict[tuple[str, int], Figures]], names: list[str], streams: list[int]
+) -> list[dict[str, object]]:
+    """What each proxy adds to direct, in the same round."""
+    found: list[dict[str, object]] = []
+    for count in streams:
+        for name in names[1:]:
+            for field, what, unit in (("ttft_p50", "added TTFT p50", "ms"),
+                                      ("ttft_p99", "added TTFT p99", "ms"),
+                                      ("e2e_p50", "added E2E p50", "ms"),
+                                      ("cpu_s_per_1000_chunks", "CPU a 1,000 chunks", "s"),
+                                      ("memory_mib", "memory", "MiB")):  # fmt: skip
+                added = what.startswith("added")
+                values = [getattr(r[name, count], field)
+                          - (getattr(r["direct", count], field) if added else 0) for r in rounds]  # fmt: skip
+                found.append({"what": f"{name} @ {count}: {what}", "unit": unit, "values": values})
     return found
 
 

@@ -15,6 +15,7 @@ from google.protobuf.message import Message
 from google.rpc.status_pb2 import Status
 
 from collectors.counts import Counts
+from collectors.receive.access import Tokens
 from collectors.receive.decode import JSON, PROTOBUF, BadBody, decode, decompress
 from collectors.receive.recent import RecentBodies
 from collectors.receive.rows import FUTURE_NS, Batch, TimeWindow
@@ -51,11 +52,13 @@ class OtlpHttp:
         counts: Counts,
         clock: Clock,
         recent: Mapping[bytes, Message] | None = None,
+        tokens: Tokens | None = None,
     ) -> None:
         self._settings = settings
         self._writer = writer
         self._counts = counts
         self._clock = clock
+        self._tokens = tokens or Tokens(())
         self._recent = RecentBodies()
         for key, answer in (recent or {}).items():
             self._recent.remember(key, answer)
@@ -68,9 +71,10 @@ class OtlpHttp:
         headers = {k.lower(): v.decode("latin-1") for k, v in scope["headers"]}
         json_wanted = _is_json(headers)
         try:
+            self._tokens.check(headers.get(b"authorization", ""))
             signal = _route(scope)
             body = await self._body(receive, headers)
-            answer = await self._take(signal, body, headers)
+            answer = await self.take(signal, body, headers)
         except BadBody as refusal:
             await _refuse(send, refusal.status, refusal.message, json_wanted)
         else:
@@ -94,7 +98,12 @@ class OtlpHttp:
             if not message.get("more_body", False):
                 return b"".join(parts)
 
-    async def _take(self, signal: Signal, body: bytes, headers: dict[bytes, str]) -> Message:
+    async def take(self, signal: Signal, body: bytes, headers: dict[bytes, str]) -> Message:
+        """The answer to one export request; content type and encoding are in ``headers``.
+
+        Raises:
+            BadBody: with the HTTP status that says why it was not taken.
+        """
         key = RecentBodies.key(signal.name, body)
         if (before := self._recent.answer(key)) is not None:
             return before
@@ -193,6 +202,8 @@ async def _reply(send: Send, status: int, body: bytes, json_wanted: bool) -> Non
         (b"content-type", (JSON if json_wanted else PROTOBUF).encode()),
         (b"content-length", str(len(body)).encode()),
     ]
+    if status == 401:
+        headers.append((b"www-authenticate", b"Bearer"))
     if status == 405:
         headers.append((b"allow", b"POST"))
     if status in (429, 503):

@@ -35,12 +35,6 @@ STEP_COLUMNS = (
     "PrefillRequests", "PrefillTokens", "DecodeRequests", "DecodeTokens", "Running", "Waiting",
     "KvCacheUsage",
 )  # fmt: skip
-METRIC_COLUMNS = (
-    "ResourceAttributes", "ResourceSchemaUrl", "ScopeName", "ScopeVersion", "ScopeAttributes",
-    "ScopeDroppedAttrCount", "ScopeSchemaUrl", "ServiceName", "MetricName", "MetricDescription",
-    "MetricUnit", "Attributes", "StartTimeUnix", "TimeUnix", "Value", "Flags",
-)  # fmt: skip
-SUM_COLUMNS = (*METRIC_COLUMNS, "AggregationTemporality", "IsMonotonic")
 Row = tuple[object, ...]
 
 
@@ -195,65 +189,3 @@ def _share(values: dict[str, str], name: str) -> float:
     if not 0 <= number <= 1:
         raise ValueError(name)
     return number
-
-
-def metric_batch(request: Any, window: TimeWindow) -> Batch:  # noqa: ANN401
-    """Rows of an ``ExportMetricsServiceRequest``: gauges and sums; other kinds are refused."""
-    batch = Batch()
-    for group in request.resource_metrics:
-        resource = shared_map(group.resource.attributes)
-        for scoped in group.scope_metrics:
-            scope = scoped.scope
-            head = (
-                resource, cut(group.schema_url), cut(scope.name), cut(scope.version),
-                shared_map(scope.attributes), scope.dropped_attributes_count,
-                cut(scoped.schema_url), resource.get(semconv.SERVICE_NAME, ""),
-            )  # fmt: skip
-            for metric in scoped.metrics:
-                _add_metric(batch, metric, head, window)
-    return batch
-
-
-def _add_metric(batch: Batch, metric: Any, head: Row, window: TimeWindow) -> None:  # noqa: ANN401
-    kind = metric.WhichOneof("data")
-    if kind is None:
-        return
-    points = getattr(metric, kind).data_points
-    if kind not in ("gauge", "sum"):
-        if points:
-            batch.refused["metric_kind_not_stored"] += len(points)
-        return
-    head = (*head, cut(metric.name), cut(metric.description), cut(metric.unit))
-    tail: Row = ()
-    if kind == "sum":
-        tail = (metric.sum.aggregation_temporality, metric.sum.is_monotonic)
-    for point in points:
-        reason = _refuse_point(point, window)
-        if reason is not None:
-            batch.refused[reason] += 1
-        else:
-            batch.add(f"otel_metrics_{kind}", (*head, *_point(point), *tail))
-
-
-def _refuse_point(point: Any, window: TimeWindow) -> str | None:  # noqa: ANN401
-    """A point may lack a value only if it says so: no data is not 0."""
-    if point.WhichOneof("value") is None and not point.flags & NO_RECORDED_VALUE:
-        return "no_value"
-    return window.judge(point.time_unix_nano)
-
-
-def _point(point: Any) -> Row:  # noqa: ANN401
-    number = getattr(point, point.WhichOneof("value") or "as_int")
-    return (
-        attribute_map(point.attributes), min(point.start_time_unix_nano, MAX_UNIX_NS),
-        point.time_unix_nano, float(number), point.flags,
-    )  # fmt: skip
-
-
-COLUMNS: dict[str, tuple[str, ...]] = {
-    "otel_traces": TRACE_COLUMNS,
-    "otel_logs": LOG_COLUMNS,
-    "engine_steps": STEP_COLUMNS,
-    "otel_metrics_gauge": METRIC_COLUMNS,
-    "otel_metrics_sum": SUM_COLUMNS,
-}

@@ -20,11 +20,14 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceResponse,
 )
 
+from collectors.receive.metric_rows import METRIC_COLUMNS, metric_batch
 from collectors.receive.rows import (
+    LOG_COLUMNS,
+    STEP_COLUMNS,
+    TRACE_COLUMNS,
     Batch,
     TimeWindow,
     log_batch,
-    metric_batch,
     trace_batch,
 )
 
@@ -55,3 +58,10 @@ SIGNALS = {
     ),
 }  # fmt: skip
 OF_NAME = {signal.name: signal for signal in SIGNALS.values()}
+COLUMNS: dict[str, tuple[str, ...]] = {
+    "otel_traces": TRACE_COLUMNS,
+    "otel_logs": LOG_COLUMNS,
+    "engine_steps": STEP_COLUMNS,
+    **METRIC_COLUMNS,
+}
+"""What a row of each table holds, in order."""

@@ -34,11 +34,12 @@ class Migration:
 
 
 def load_migrations() -> tuple[Migration, ...]:
-    """All steps that this program knows, in order, numbered 1, 2, 3 … without a gap."""
+    """All steps that this program knows, in order; no number is given twice."""
     folder = resources.files("collectors.store") / "migrations"
     files = sorted((f for f in folder.iterdir() if f.name.endswith(".sql")), key=lambda f: f.name)
     found = tuple(parse_migration(f.name, f.read_text(encoding="utf-8")) for f in files)
-    assert [m.number for m in found] == list(range(1, len(found) + 1))
+    numbers = [m.number for m in found]
+    assert numbers == sorted(set(numbers)), numbers
     return found
 
 

@@ -8,8 +8,8 @@ import threading
 import time
 
 from collectors.counts import OF_TABLE, Counts
-from collectors.receive.rows import COLUMNS, Batch, Row, TimeWindow
-from collectors.receive.signals import OF_NAME
+from collectors.receive.rows import Batch, Row, TimeWindow
+from collectors.receive.signals import COLUMNS, OF_NAME
 from collectors.settings import CollectorSettings
 from collectors.spool.origin import Origin
 from collectors.spool.spool import Spool, SpoolFull

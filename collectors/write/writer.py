@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from collectors.counts import OF_TABLE, Counts
-from collectors.receive.rows import COLUMNS, Batch, Row
+from collectors.receive.rows import Batch, Row
+from collectors.receive.signals import COLUMNS
 from collectors.settings import CollectorSettings
 from collectors.spool.origin import Origin
 from collectors.store.errors import StoreBusy, StoreTooLarge

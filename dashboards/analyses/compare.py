@@ -18,7 +18,8 @@ from typing import Final
 from dashboards.errors import BadValueError
 from dashboards.filters import Filters, where
 from dashboards.models.analysis import Compare, Difference
-from dashboards.queries.base import QueryLimits, QueryStore, run
+from dashboards.queries.base import QueryLimits, QueryStore, Row, run
+from dashboards.queries.dimensions import INPUT_BOUNDS, OUTPUT_BOUNDS, bucket_of
 from dashboards.queries.measures import MEASURES, STAGES, Quantity
 from dashboards.times import parse_when
 
@@ -26,6 +27,10 @@ RESAMPLES: Final = 1000
 MOST_VALUES: Final = 20_000
 SAME_MIX: Final = 0.10
 """Mean input or output lengths that differ by more than this share are warned of."""
+_MATCHED: Final = (
+    "Lengths are matched: of each pair of an input and an output bucket (those of --by) both sides "
+    "keep equally many requests, by the hash; requests of unknown length are left out."
+)
 _LEVELS: Final = (("p50", 0.5), ("p95", 0.95))
 _COMPARED: Final = (*(q for q in MEASURES if not q.gaps), *STAGES)
 
@@ -40,10 +45,15 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class _Values:
+    """One side as read; ``rows`` hold its figures, in the order of a hash."""
+
     total: int
     mean_input: float | None
     mean_output: float | None
-    by_name: dict[str, list[float]]
+    rows: list[Row]
+
+    def ordered(self, name: str) -> list[float]:
+        return sorted(r[f"v_{name}"] for r in self.rows if r[f"v_{name}"] is not None)
 
 
 def parse_side(text: str, base: Filters, now_unix_ns: int) -> Side:
@@ -63,23 +73,40 @@ def parse_side(text: str, base: Filters, now_unix_ns: int) -> Side:
     return Side(text, base.model_copy(update={"since_unix_ns": first, "until_unix_ns": last}))
 
 
-def compare(store: QueryStore, a: Side, b: Side, limits: QueryLimits | None = None) -> Compare:
+def compare(
+    store: QueryStore,
+    a: Side,
+    b: Side,
+    limits: QueryLimits | None = None,
+    *,
+    match: bool = False,
+) -> Compare:
     """Quantiles of every stage and clock in ``a`` and ``b``, and which is quicker to the user.
+
+    With ``match`` both sides are cut to the same mix of input and output lengths.
 
     Raises:
         UnavailableError: the store gave no answer.
     """
     bound = limits or QueryLimits()
     of_a, of_b = _read(store, a.filters, bound), _read(store, b.filters, bound)
+    left = (0, 0)
+    if match:
+        read = len(of_a.rows), len(of_b.rows)
+        of_a, of_b = _matched(of_a, of_b)
+        left = read[0] - len(of_a.rows), read[1] - len(of_b.rows)
     found: list[Difference] = []
     for quantity in _COMPARED:
-        xs, ys = of_a.by_name[quantity.name], of_b.by_name[quantity.name]
+        xs, ys = of_a.ordered(quantity.name), of_b.ordered(quantity.name)
         found += [_difference(quantity.name, name, p, xs, ys) for name, p in _LEVELS]
     return Compare(
         a=a.name,
         b=b.name,
         requests_a=of_a.total,
         requests_b=of_b.total,
+        matched=match,
+        left_out_a=left[0],
+        left_out_b=left[1],
         differences=tuple(found),
         warnings=tuple(_warnings(of_a, of_b)),
         reading=_reading(found),
@@ -89,7 +116,7 @@ def compare(store: QueryStore, a: Side, b: Side, limits: QueryLimits | None = No
                 f"Each side's values are those of at most {MOST_VALUES} requests, chosen by a hash "
                 "of the trace id; all that there are when fewer."
             ),
-            "Lengths are not matched: where the mix differs a warning says so.",
+            _MATCHED if match else "Lengths are not matched: where the mix differs a warning says so.",
         ),
     )
 
@@ -144,7 +171,7 @@ def _read(store: QueryStore, filters: Filters, limits: QueryLimits) -> _Values:
     figures = "count() AS total, avg(InputTokens) AS i, avg(OutputTokens) AS o"
     source = "FROM {database:Identifier}.requests WHERE"
     whole = run(store, f"SELECT {figures} {source} {picked.sql}", picked.params, limits)[0]
-    columns = ", ".join(_column(one) for one in _COMPARED)
+    columns = ", ".join(["InputTokens", "OutputTokens", *map(_column, _COMPARED)])
     sql = (
         f"SELECT {columns} {source} {picked.sql} "
         f"ORDER BY cityHash64(TraceId, SpanId) LIMIT {MOST_VALUES}"
@@ -154,10 +181,37 @@ def _read(store: QueryStore, filters: Filters, limits: QueryLimits) -> _Values:
         total=int(whole["total"]),
         mean_input=whole["i"],
         mean_output=whole["o"],
-        by_name={
-            one.name: sorted(r[f"v_{one.name}"] for r in rows if r[f"v_{one.name}"] is not None)
-            for one in _COMPARED
-        },
+        rows=rows,
+    )
+
+
+def _matched(a: _Values, b: _Values) -> tuple[_Values, _Values]:
+    """Both sides with equally many requests in each pair of length buckets."""
+    by_length: list[dict[tuple[str, str], list[Row]]] = []
+    for side in (a, b):
+        found: dict[tuple[str, str], list[Row]] = {}
+        for row in side.rows:
+            if row["InputTokens"] is not None and row["OutputTokens"] is not None:
+                lengths = (
+                    bucket_of(row["InputTokens"], INPUT_BOUNDS),
+                    bucket_of(row["OutputTokens"], OUTPUT_BOUNDS),
+                )
+                found.setdefault(lengths, []).append(row)
+        by_length.append(found)
+    ours, theirs = by_length
+    both = [(ours[key], theirs[key]) for key in ours if key in theirs]
+    kept_a = [row for x, y in both for row in x[: min(len(x), len(y))]]
+    kept_b = [row for x, y in both for row in y[: min(len(x), len(y))]]
+    return _cut(kept_a), _cut(kept_b)
+
+
+def _cut(rows: list[Row]) -> _Values:
+    n = len(rows)
+    return _Values(
+        total=n,
+        mean_input=sum(r["InputTokens"] for r in rows) / n if n else None,
+        mean_output=sum(r["OutputTokens"] for r in rows) / n if n else None,
+        rows=rows,
     )
 
 

@@ -22,6 +22,7 @@ from dashboards.queries.measures import LEVEL_NAMES, LEVELS, STAGE_COLUMNS
 from tracer.stages import Stage
 
 BEFORE_TOKEN: Final = (Stage.PROMPT, Stage.RETRIEVAL, Stage.QUEUE, Stage.PREFILL)
+BESIDE: Final = (Stage.RETRIEVAL, Stage.TOOL)
 ASSUMPTIONS: Final = (
     (
         "Queueing feedback is not modelled: a faster stage would also shorten the queue of other "
@@ -118,10 +119,20 @@ def _delta(changes: Sequence[Change], only: Sequence[Stage]) -> str:
                 else f"toInt64(round({name} * {{factor{i}:Float64}}))"
             )
             new = f"greatest(toInt64(0), {scaled} + {{amount{i}:Int64}})"
-            terms.append(
-                f"if({name} > 0 OR StageCounts['{one.stage}'] > 0, {new} - toInt64({name}), 0)"
-            )
+            terms.append(f"if({_on_path(one.stage)}, {new} - toInt64({name}), 0)")
     return " + ".join(terms)
+
+
+def _on_path(stage: Stage) -> str:
+    """Whether a request ran ``stage`` on its critical path.
+
+    A retrieval or tool that held no time ran beside something longer, and a change of it
+    moves nothing; another stage that held none ran in no time, as decode of one token does.
+    """
+    name = STAGE_COLUMNS[stage]
+    if stage in BESIDE:
+        return f"{name} > 0"
+    return f"{name} > 0 OR StageCounts['{stage}'] > 0"
 
 
 def _sql(condition: str, changes: Sequence[Change]) -> str:

@@ -48,13 +48,20 @@ class Difference(Model):
 
 
 class Compare(Model):
-    """Two sets of requests, stage by stage."""
+    """Two sets of requests, stage by stage.
+
+    ``matched``: both were cut to one mix of lengths, leaving out ``left_out_a`` and
+    ``left_out_b``; ``requests_a`` and ``requests_b`` are then those that are left.
+    """
 
     version: int = 1
     a: str
     b: str
     requests_a: int
     requests_b: int
+    matched: bool = False
+    left_out_a: int = 0
+    left_out_b: int = 0
     differences: tuple[Difference, ...]
     warnings: tuple[str, ...]
     reading: tuple[str, ...]

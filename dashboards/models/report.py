@@ -15,12 +15,22 @@ class Model(BaseModel):
     model_config = ConfigDict(frozen=True)
 
 
+class Interval(Model):
+    """Where the true percentile lies, at 95 %; ``None`` is a bound that the data does not have."""
+
+    percentile: str
+    low_ns: int | None
+    high_ns: int | None
+
+
 class Distribution(Model):
     """Percentiles of one quantity over the ``n`` values there are.
 
     Exact, with linear interpolation between the two nearest values (numpy's default).
     ``no_data`` counts the requests without a value. ``weak`` names the percentiles with
     less than one value above them (p99 of fewer than 100): they are about the maximum.
+    ``intervals`` are those of order statistics (:mod:`dashboards.queries.intervals`), one a
+    percentile; empty where none was worked out.
     """
 
     n: int
@@ -31,6 +41,10 @@ class Distribution(Model):
     p99_ns: int | None
     max_ns: int | None
     weak: tuple[str, ...] = ()
+    intervals: tuple[Interval, ...] = ()
+
+    def interval(self, percentile: str) -> Interval | None:
+        return next((one for one in self.intervals if one.percentile == percentile), None)
 
 
 class StageFigures(Distribution):

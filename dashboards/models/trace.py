@@ -23,6 +23,7 @@ class RequestSummary(Model):
     error_type: str | None
     e2e_ns: int
     ttft_ns: int | None
+    tpot_ns: float | None = None
     input_tokens: int | None
     output_tokens: int | None
     cached_tokens: int | None

@@ -13,6 +13,7 @@ from typing import Final
 
 from dashboards.filters import Filters, Where, where
 from dashboards.models.report import GroupsLeftOut, Report, Slice
+from dashboards.queries import intervals
 from dashboards.queries.assumptions import assumptions
 from dashboards.queries.base import QueryLimits, QueryStore, Row, run
 from dashboards.queries.dimensions import Dimension, dimensions, parse_by
@@ -124,7 +125,9 @@ def report(
     asked = _Question(dimensions(names), where(filters))
     rows = run(store, _figures_sql(asked), asked.params, bound)
     slowest = run(store, _slowest_sql(asked), asked.params, bound)
-    overall, groups, left_out = _slices(asked, rows, slowest)
+    few = sum(int(row["total"]) for row in rows if row["level"] == 0) <= intervals.MOST_VALUES
+    bounds = run(store, _intervals_sql(asked), asked.params, bound) if few else []
+    overall, groups, left_out = _slices(asked, rows, slowest, bounds)
     lost = losses(store, filters, counts, bound)
     return Report(
         made_at_unix_ns=now_unix_ns,
@@ -176,20 +179,31 @@ def _slowest_sql(asked: _Question) -> str:
     )
 
 
+def _intervals_sql(asked: _Question) -> str:
+    """The bounds of the percentiles' intervals of each slice."""
+    group = ["level", *asked.keys]
+    columns = [*group, *intervals.inner_columns()]
+    values = f"{_select(columns, f'({asked.rows(_READ_COLUMNS)})')} GROUP BY {', '.join(group)}"
+    return _select([*group, *intervals.outer_columns()], f"({values})")
+
+
 def _slices(
-    asked: _Question, rows: list[Row], slowest: list[Row]
+    asked: _Question, rows: list[Row], slowest: list[Row], edges: list[Row]
 ) -> tuple[Slice, tuple[Slice, ...], GroupsLeftOut]:
     tails = {_place(asked, row): row for row in slowest}
+    bounds = {_place(asked, row): row for row in edges}
     whole = [row for row in rows if row["level"] == 0]
     if not whole:
         return empty_slice(), (), GroupsLeftOut(groups=0, requests=0)
-    overall = read_slice(whole[0], tails.get(_place(asked, whole[0])), {})
+    place = _place(asked, whole[0])
+    overall = read_slice(whole[0], tails.get(place), {}, bounds.get(place))
     grouped = [row for row in rows if row["level"] == 1]
     grouped.sort(
         key=lambda row: [one.rank(row[key]) for key, one in zip(asked.keys, asked.by, strict=True)]
     )
     groups = tuple(
-        read_slice(row, tails.get(_place(asked, row)), _key(asked, row)) for row in grouped
+        read_slice(row, tails.get(at), _key(asked, row), bounds.get(at))
+        for row, at in ((row, _place(asked, row)) for row in grouped)
     )
     left = GroupsLeftOut(
         groups=int(whole[0]["slices"]) - 1 - len(groups),

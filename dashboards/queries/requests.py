@@ -13,13 +13,14 @@ from dashboards.queries.measures import STAGE_COLUMNS
 MOST_REQUESTS: Final = 1000
 SORTS: Final = {
     "start": "StartNs DESC",
+    "end": "StartNs + toInt64(E2ENs) DESC",
     "e2e": "E2ENs DESC, StartNs DESC",
     "ttft": "FirstTokenNs DESC NULLS LAST, StartNs DESC",
 }
 _COLUMNS: Final = (
     "toUnixTimestamp64Nano(Timestamp) AS StartNs",
     *("TraceId", "SpanId", "Model", "Operation", "Route", "Status", "HttpStatus", "ErrorType"),
-    *("E2ENs", "FirstTokenNs", "InputTokens", "OutputTokens", "CachedTokens", "Warm"),
+    *("E2ENs", "FirstTokenNs", "TpotNs", "InputTokens", "OutputTokens", "CachedTokens", "Warm"),
     *STAGE_COLUMNS.values(),
 )
 
@@ -32,7 +33,9 @@ def requests(
     limit: int = 20,
     limits: QueryLimits | None = None,
 ) -> Requests:
-    """The first ``limit`` of the chosen requests: latest, or slowest by e2e or ttft, first.
+    """The first ``limit`` of the chosen requests, the first one first.
+
+    ``sort``: those that began or ended last, or were slowest by e2e or ttft.
 
     Raises:
         BadValueError: ``sort`` is not known, ``limit`` not in 1..1000.
@@ -79,6 +82,7 @@ def _summary(row: Row) -> RequestSummary:
         error_type=row["ErrorType"] or None,
         e2e_ns=row["E2ENs"],
         ttft_ns=row["FirstTokenNs"],
+        tpot_ns=row["TpotNs"],
         input_tokens=row["InputTokens"],
         output_tokens=row["OutputTokens"],
         cached_tokens=row["CachedTokens"],

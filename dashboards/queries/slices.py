@@ -7,6 +7,7 @@ from typing import Any
 
 from dashboards.models.report import Activity, Counts, MeasureFigures, Slice, StageFigures
 from dashboards.queries.base import Row
+from dashboards.queries.intervals import read_intervals
 from dashboards.queries.measures import (
     LEVEL_NAMES,
     MEASURES,
@@ -19,15 +20,20 @@ from dashboards.times import NS_PER_S
 from tracer.stages import Stage
 
 
-def read_slice(row: Row, slowest: Row | None, key: Mapping[str, str | None]) -> Slice:
-    """The figures in ``row``; ``slowest`` holds the sums over its slowest 5 %."""
+def read_slice(
+    row: Row, slowest: Row | None, key: Mapping[str, str | None], bounds: Row | None = None
+) -> Slice:
+    """The figures in ``row``; ``slowest`` holds the sums over its slowest 5 %.
+
+    ``bounds`` holds the bounds of the percentiles' intervals, where they were worked out.
+    """
     return Slice(
         key=dict(key),
         counts=_counts(row),
         activity=_activity(row),
-        stages=_stages(row, slowest),
+        stages=_stages(row, slowest, bounds),
         measures=tuple(
-            MeasureFigures(measure=one.name, **_distribution(row, one)) for one in MEASURES
+            MeasureFigures(measure=one.name, **_distribution(row, one, bounds)) for one in MEASURES
         ),
         slowest_n=int(slowest["n"]) if slowest else 0,
     )
@@ -64,7 +70,7 @@ def _with_parts() -> list[tuple[Quantity, str | None]]:
     return found
 
 
-def _stages(row: Row, slowest: Row | None) -> tuple[StageFigures, ...]:
+def _stages(row: Row, slowest: Row | None, bounds: Row | None) -> tuple[StageFigures, ...]:
     figures: list[StageFigures] = []
     for quantity, whole in _with_parts():
         name = f"sum_{quantity.name}"
@@ -75,13 +81,13 @@ def _stages(row: Row, slowest: Row | None) -> tuple[StageFigures, ...]:
                 sum_ns=int(row[name]),
                 share=_ratio(row[name], row["sum_e2e"]),
                 slowest_share=_ratio(slowest[name], slowest["sum_e2e"]) if slowest else None,
-                **_distribution(row, quantity),
+                **_distribution(row, quantity, bounds),
             )
         )
     return tuple(figures)
 
 
-def _distribution(row: Row, quantity: Quantity) -> dict[str, Any]:
+def _distribution(row: Row, quantity: Quantity, bounds: Row | None) -> dict[str, Any]:
     n = int(row[f"n_{quantity.name}"])
     have = int(row[f"have_{quantity.name}"]) if quantity.gaps else n
     found: dict[str, Any] = {
@@ -89,6 +95,7 @@ def _distribution(row: Row, quantity: Quantity) -> dict[str, Any]:
         "no_data": int(row["total"]) - have,
         "weak": weak_levels(n),
         "max_ns": round(row[f"max_{quantity.name}"]) if n else None,
+        "intervals": read_intervals(bounds, quantity),
     }
     for name, value in zip(LEVEL_NAMES, row[f"q_{quantity.name}"], strict=True):
         found[f"{name}_ns"] = round(value) if n else None

@@ -57,12 +57,21 @@ ORDER BY StartNs, SpanId LIMIT {most:UInt32}"""
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class Place:
     """A stored trace and the whole seconds it lies between, which bound the search."""
 
     trace_id: str
     first_unix_s: int
     last_unix_s: int
+
+    @property
+    def params(self) -> dict[str, object]:
+        """``id``, ``first`` and ``end`` (ns) of a query over the trace."""
+        return {
+            "id": self.trace_id,
+            "first": self.first_unix_s * NS_PER_S,
+            "end": (self.last_unix_s + 1) * NS_PER_S,
+        }
 
 
 def trace(store: QueryStore, trace_id: str, limits: QueryLimits | None = None) -> Trace:
@@ -76,17 +85,11 @@ def trace(store: QueryStore, trace_id: str, limits: QueryLimits | None = None) -
         UnavailableError: the store gave no answer.
     """
     bound = limits or QueryLimits()
-    place = _find(store, parse_trace_id(trace_id), bound)
-    params: dict[str, object] = {
-        "id": place.trace_id,
-        "first": place.first_unix_s * NS_PER_S,
-        "end": (place.last_unix_s + 1) * NS_PER_S,
-        "chars": MOST_VALUE_CHARS,
-        "most": MOST_SPANS,
-    }
+    place = find_trace(store, parse_trace_id(trace_id), bound)
+    params: dict[str, object] = {**place.params, "chars": MOST_VALUE_CHARS, "most": MOST_SPANS}
     rows = run(store, _SPANS_SQL, params, bound)
     if not rows:
-        raise NotStoredError(_none(place.trace_id))
+        raise NotStoredError(none_stored(place.trace_id))
     nodes = order_tree([(r["SpanId"], r["ParentSpanId"], r["StartNs"]) for r in rows])
     origin = int(rows[nodes[0].index]["StartNs"])
     records = run(store, _RECORDS_SQL, params, bound)
@@ -122,23 +125,29 @@ def parse_trace_id(text: str) -> str:
     return digits
 
 
-def _find(store: QueryStore, prefix: str, limits: QueryLimits) -> _Place:
+def find_trace(store: QueryStore, prefix: str, limits: QueryLimits) -> Place:
+    """The only stored trace whose id begins with ``prefix``, as :func:`parse_trace_id` gave it.
+
+    Raises:
+        NotStoredError, AmbiguousError, UnavailableError: none, several, no answer.
+    """
     params: dict[str, object] = {"prefix": prefix, "most": _SHOWN_IDS + 1}
     found = run(store, _FIND_SQL, params, limits)
     if not found:  # spans that another writer stored without the look-up table
         found = run(store, _SCAN_SQL, params, limits)
     if not found:
-        raise NotStoredError(_none(prefix))
+        raise NotStoredError(none_stored(prefix))
     if len(found) > 1:
         shown = ", ".join(row["id"] for row in found[:_SHOWN_IDS])
         more = " and more" if len(found) > _SHOWN_IDS else ""
         raise AmbiguousError(
             f"trace id {prefix!r} begins several traces ({shown}{more}): give more digits"
         )
-    return _Place(found[0]["id"], found[0]["first"], found[0]["last"])
+    return Place(found[0]["id"], found[0]["first"], found[0]["last"])
 
 
-def _none(prefix: str) -> str:
+def none_stored(prefix: str) -> str:
+    """The sentence for a trace that is not there."""
     return (
         f"no trace {prefix!r} is stored: check the id (a request's spans arrive within seconds "
         "of its end, and old ones are deleted after the store's retention time)"

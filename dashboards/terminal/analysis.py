@@ -44,6 +44,8 @@ def render_compare(found: Compare, console: Console) -> None:
             table.add_row(Text(f"{one.quantity} {one.percentile}"), *map(Text, cells))
     console.print(table)
     head = f"A: {found.a} ({found.requests_a} requests), B: {found.b} ({found.requests_b})"
+    if found.matched:
+        head += f"; left out to match lengths: {found.left_out_a} of A, {found.left_out_b} of B"
     for line in (head, *found.reading, *found.warnings):
         console.print(Text(shown(line, ascii_only=ascii_only), "bold"))
     for line in found.assumptions:

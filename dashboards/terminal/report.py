@@ -9,12 +9,21 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from dashboards.models.report import MeasureFigures, Report, Slice, StageFigures
+from dashboards.models.report import Interval, MeasureFigures, Report, Slice, StageFigures
+from dashboards.queries.measures import LEVEL_NAMES
 from dashboards.terminal.facts import facts
-from dashboards.terminal.figures import NARROWEST, FigureRow, figure_table
+from dashboards.terminal.figures import NARROWEST, FigureRow, figure_table, plain_table
 from dashboards.terminal.groups import group_tables
 from dashboards.terminal.stage_style import colour, legend, stage_bar
-from dashboards.terminal.text import is_ascii, percents, shown
+from dashboards.terminal.text import (
+    NO_DATA,
+    Unit,
+    in_unit,
+    is_ascii,
+    percents,
+    shown,
+    unit_for,
+)
 
 MEASURE_NAMES: Final = {
     "e2e": "E2E",
@@ -40,6 +49,8 @@ def render_report(report: Report, console: Console) -> None:
     if report.overall.counts.total:
         console.print(_figures(report.overall, width), blank, sep="\n")
         console.print(_shares(report.overall, width), blank, sep="\n")
+        if (bounds := _intervals(report.overall, width, ascii_only=ascii_only)) is not None:
+            console.print(bounds, blank, sep="\n")
         for table in group_tables(report, width, ascii_only=ascii_only):
             console.print(table, blank, sep="\n")
         if _any_weak(report):
@@ -95,6 +106,34 @@ def _shares(slice_: Slice, width: int) -> RenderableType:
         lines.append(line)
     held = [one.stage for one in stages if one.sum_ns]
     return Group(*lines, Text(" " * 12) + legend(held))
+
+
+def _intervals(slice_: Slice, width: int, *, ascii_only: bool) -> Table | None:
+    """The 95 % intervals of TTFT, TPOT, E2E and the stages; None where none was worked out."""
+    measures = [slice_.measure(name) for name in ("ttft", "tpot", "e2e")]
+    stages = [one for one in slice_.stages if one.part_of is None and one.sum_ns]
+    named: list[tuple[str, StageFigures | MeasureFigures]] = [(one.stage, one) for one in stages]
+    named += [(MEASURE_NAMES[one.measure], one) for one in measures if one.n]
+    if not any(one.intervals for _, one in named):
+        return None
+    unit = unit_for(one.max_ns for _, one in named)
+    table = plain_table(width)
+    table.add_column(Text(f"95 % {unit.name}"), no_wrap=True)
+    for name in LEVEL_NAMES:
+        table.add_column(Text(name), justify="right", no_wrap=True)
+    dash = "-" if ascii_only else "–"
+    for label, one in named:
+        bounds = [one.interval(name) for name in LEVEL_NAMES]
+        table.add_row(Text(label), *(Text(_bounds(b, unit, dash)) for b in bounds))
+    return table
+
+
+def _bounds(one: Interval | None, unit: Unit, dash: str) -> str:
+    """``low–high``; an open side is a question mark, none at all a dash."""
+    if one is None or (one.low_ns is None and one.high_ns is None):
+        return NO_DATA
+    low, high = (None if ns is None else in_unit(ns, unit) for ns in (one.low_ns, one.high_ns))
+    return f"{low or '?'} {dash} {high or '?'}"
 
 
 def _any_weak(report: Report) -> bool:

@@ -26,7 +26,7 @@ def render_requests(found: Requests, console: Console) -> None:
     table.add_column(Text("start (UTC)"), no_wrap=True)
     table.add_column(Text("trace"), no_wrap=True)
     table.add_column(Text("status"), no_wrap=True, max_width=9)
-    for head in (f"E2E {unit.name}", f"TTFT {unit.name}", "in", "out"):
+    for head in (f"E2E {unit.name}", "TTFT", *(("TPOT",) if wide else ()), "in", "out"):
         table.add_column(Text(head), justify="right", no_wrap=True)
     table.add_column(Text("longest stage"), no_wrap=True, min_width=13)
     for one in found.requests:
@@ -37,6 +37,7 @@ def render_requests(found: Requests, console: Console) -> None:
             Text(fit(one.status, 9, ascii_only=ascii_only), "" if one.status == "ok" else "red"),
             Text(in_unit(one.e2e_ns, unit)),
             Text(in_unit(one.ttft_ns, unit)),
+            *((Text(in_unit(one.tpot_ns, unit)),) if wide else ()),
             Text(number(one.input_tokens)),
             Text(number(one.output_tokens)),
             _longest(one),

@@ -131,6 +131,8 @@ async def _create(client: openai.AsyncOpenAI, model: str, ask: Ask) -> Any:  # n
     if ask.system:
         messages.insert(0, {"role": "system", "content": ask.system})
     common |= EXTRAS.get(ask.kind, {})
+    if ask.tool:
+        common["tool_choice"] = {"type": "function", "function": {"name": ask.tool}}
     return await client.chat.completions.with_raw_response.create(messages=messages, **common)
 
 

@@ -67,6 +67,7 @@ class Ask:
     temperature: float
     system: str = ""
     n: int = 1
+    tool: str = ""
 
     @property
     def tokens(self) -> int:

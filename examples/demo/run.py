@@ -26,8 +26,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from rich.console import Console
 
 from examples.demo.load import Outcome, Seen, progress, run_load, summary
+from examples.demo.pipelines import FOLDER, NAMES, config_file, pipeline_plan
 from examples.demo.plan import plan
-from examples.demo.server import GRACE_S, DemoError, Server
+from examples.demo.server import GRACE_S, ROOT, DemoError, Server
 from tracer.clock import SystemClock
 
 STORED_LIMIT_S = 20
@@ -47,6 +48,7 @@ def main() -> int:
     parser.add_argument("--model", required=True)
     parser.add_argument("--data-dir", type=Path, required=True)
     parser.add_argument("--scale", type=float, default=1.0, help="more or fewer requests")
+    parser.add_argument("--pipeline", choices=NAMES, help="ask this pipeline, not the plain model")
     options = parser.parse_args()
     console = Console(stderr=True, highlight=False)
     if not console.is_terminal:
@@ -86,11 +88,12 @@ def _signals_wait() -> Iterator[None]:
 
 def _run(options: argparse.Namespace, console: Console) -> int:
     with tempfile.TemporaryDirectory(prefix="stagelens-demo-") as scratch:
-        server = Server(options.model, options.data_dir, Path(scratch))
+        config = config_file(options.pipeline) if options.pipeline else None
+        server = Server(options.model, options.data_dir, Path(scratch), config)
         try:
             with _signals_wait():
                 server.start()
-            failed = demo(server, server.wait_ready(console), options.scale, console)
+            failed = demo(server, server.wait_ready(console), options, console)
         except DemoError as problem:
             raise DemoError(server.instead_of(problem)) from problem
         finally:
@@ -103,11 +106,17 @@ def _run(options: argparse.Namespace, console: Console) -> int:
     return 0
 
 
-def demo(server: Server, urls: dict[str, str], scale: float, console: Console) -> int:
+def demo(
+    server: Server, urls: dict[str, str], options: argparse.Namespace, console: Console
+) -> int:
     """Load, then the report and one waterfall; how many requests failed."""
-    phases = plan(7, scale)
+    pipeline = options.pipeline
+    if pipeline == "rag":
+        handbook = str((FOLDER / "handbook").relative_to(ROOT))
+        stagelens("documents", urls, "add", handbook, "--collection", "handbook")
+    phases = pipeline_plan(pipeline, 7, options.scale) if pipeline else plan(7, options.scale)
     with progress(console, phases) as on_done:
-        outcome = asyncio.run(run_load(urls["proxy"], urls["model"], phases, on_done))
+        outcome = asyncio.run(run_load(urls["proxy"], pipeline or urls["model"], phases, on_done))
     console.print(f"sent {summary(outcome)}", soft_wrap=True)
     for seen in outcome.failed[:5] + outcome.refused[:5]:
         console.print(f"{seen.ask.kind}: {seen.error or seen.refused}", style="red", markup=False)
@@ -183,8 +192,8 @@ def _spread(values: list[float]) -> str:
 def stagelens(command: str, urls: dict[str, str], *arguments: str, quiet: bool = False) -> str:
     """Run a `stagelens` command against the running collector; its output unless quiet."""
     done = subprocess.run(
-        [sys.executable, "-m", "stagelens", command, "--collector", urls["api"], *arguments],
-        check=False, stdout=subprocess.PIPE if quiet else None, text=True,
+        [sys.executable, "-m", "stagelens", command, *arguments, "--collector", urls["api"]],
+        check=False, stdout=subprocess.PIPE if quiet else None, text=True, cwd=ROOT,
     )  # fmt: skip
     if done.returncode:
         raise DemoError(f"stagelens {command} ended with exit code {done.returncode}")

@@ -17,6 +17,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from tracer.clock import SystemClock
 
+ROOT = Path(__file__).resolve().parents[2]
 NAME = "SmolLM2-135M-Instruct"
 START_LIMIT_S = 600
 STOP_LIMIT_S = 60
@@ -36,22 +37,34 @@ class DemoError(Exception):
 class Server:
     """The running server; its words are kept in ``log``, and its engine's beside them."""
 
-    def __init__(self, model: str, data_dir: Path, scratch: Path) -> None:
-        """``scratch`` takes the log and the ready file, apart from any other run's."""
+    def __init__(
+        self, model: str, data_dir: Path, scratch: Path, config: Path | None = None
+    ) -> None:
+        """``scratch`` takes the log and the ready file, apart from any other run's.
+
+        ``config``: settings with a pipeline, whose file's name names the run.
+        """
+        run = "demo" if config is None else f"demo-{config.stem}"
         self.log = scratch / "serve.log"
         self.engine_log = data_dir / "logs" / "engine.log"
         self.process: subprocess.Popen[bytes] | None = None
         self._ready = scratch / "ready.json"
         self._command = [
             sys.executable, "-m", "stagelens", "serve", "--model", model, "--port", "0",
-            "--otlp-port", "0", "--api-port", "0", "--data-dir", str(data_dir), "--tag", "run=demo",
+            "--otlp-port", "0", "--api-port", "0", "--data-dir", str(data_dir), "--tag", f"run={run}",
+            *(["--config", str(config)] if config is not None else []),
             "--ready-file", str(self._ready), "--warm-after", "10", "--",
             "--served-model-name", NAME, *TOOL_FLAGS, *(GPU_FLAGS if has_gpu() else CPU_FLAGS),
         ]  # fmt: skip
 
     def start(self) -> None:
         """Start it on free ports, in a session of its own: a terminal's Ctrl-C is ours to pass on."""
-        environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
+        paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+        own = str(Path(sys.executable).parent)
+        environment = {
+            **os.environ, "HF_HUB_OFFLINE": "1", "PYTHONPATH": os.pathsep.join(paths),
+            "PATH": os.pathsep.join([own, os.environ.get("PATH", os.defpath)]),
+        }  # fmt: skip
         environment.setdefault("VLLM_CPU_KVCACHE_SPACE", "2")
         with self.log.open("wb") as words:
             self.process = subprocess.Popen(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from opentelemetry.trace import SpanKind
@@ -28,6 +28,8 @@ class Trace:
     trace_id: int
     span_id: int
     flags: int
+    notes: dict[str, AttributeValue] = field(default_factory=dict, compare=False)
+    """Attributes that the work adds to its span."""
 
     @property
     def traceparent(self) -> str:
@@ -109,3 +111,4 @@ class Runs:
             raise StageProblem(run.error_type, f"it failed: {type(problem).__name__}") from None
         finally:
             run.end_mono_ns = self._clock.mono_ns()
+            run.attributes.update(trace.notes)

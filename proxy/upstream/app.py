@@ -6,7 +6,7 @@ import asyncio
 from contextlib import nullcontext
 
 from proxy.middleware import Receive, Scope, Send
-from proxy.protocol import ENTERED
+from proxy.protocol import ENTERED, EXTENSION, ConnectionMarks
 from proxy.recorder import operation_of
 from proxy.request.live import CURRENT, LiveRequest
 from proxy.settings import UpstreamSettings
@@ -50,10 +50,9 @@ class UpstreamApp:
         while True:
             message = await receive()
             if message["type"] == "lifespan.startup":
-                await self._client.start()
                 await send({"type": "lifespan.startup.complete"})
             else:
-                await self._client.close()
+                self._client.close()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 
@@ -240,13 +239,19 @@ class _Exchange:
         limit: asyncio.Timeout,
     ) -> None:
         relay = Relay(
-            response, self._send, call, self._live, self._clock, self._readable, out.cut_usage, limit
-        )
+            response, self._send, self._writing(), call, self._live, self._clock, self._readable,
+            out.cut_usage, limit,
+        )  # fmt: skip
         await relay.run()
         if relay.tap.error is not None:
             call.error_type = relay.tap.error
         elif response.status >= 400:
             call.error_type = str(response.status)
+
+    def _writing(self) -> ConnectionMarks | None:
+        """The client's connection, where what is sent goes straight to it."""
+        extensions = self._scope.get("extensions", {})
+        return None if ENTERED in extensions else extensions.get(EXTENSION)
 
     def _new_call(self, out: Outgoing, upstream: Upstream) -> UpstreamCall:
         address, port = upstream.address

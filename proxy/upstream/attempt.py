@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
-
-import aiohttp
 
 from proxy.middleware import Scope
 from proxy.upstream.answers import Refusal
 from proxy.upstream.body import Asked, ClientLeft, RequestBody, with_model, with_usage
 from proxy.upstream.call import UpstreamCall
 from proxy.upstream.client import Response, UpstreamClient
+from proxy.upstream.connect import ConnectTimeout, Unreachable
 from proxy.upstream.headers import CREDENTIALS, request_headers, traceparent
-from proxy.upstream.http2_pool import ConnectTimeout, Unreachable
 from proxy.upstream.pool import Upstream
 
 USAGE_OPERATIONS = MappingProxyType({"chat": "/chat/completions", "text_completion": "/completions"})
@@ -138,22 +135,18 @@ async def open_attempt(
 
 def why(problem: Exception, label: str) -> Unanswered:
     """What ``problem`` means; its own text may hold an address with a secret and is not used."""
-    if isinstance(problem, aiohttp.ServerTimeoutError | ConnectTimeout):
+    if isinstance(problem, ConnectTimeout):
         return Unanswered(
             "upstream_connect_timeout", 504, f"no connection to the upstream {label} in time"
         )
-    if isinstance(problem, aiohttp.ClientConnectorError | Unreachable):
+    if isinstance(problem, Unreachable):
         return Unanswered("upstream_unreachable", 502, f"the upstream {label} cannot be reached")
-    if isinstance(problem, aiohttp.ClientConnectionError | ConnectionError):
+    if isinstance(problem, ConnectionError):
         return Unanswered(
             "upstream_disconnect", 502, f"the upstream {label} hung up without an answer"
         )
-    if isinstance(problem, aiohttp.ClientError | ValueError):
+    if isinstance(problem, ValueError):
         return Unanswered(
             "upstream_bad_response", 502, f"the upstream {label} did not answer in HTTP"
         )
     raise problem
-
-
-def raw(headers: Any) -> list[tuple[bytes, bytes]]:  # noqa: ANN401  aiohttp's raw_headers
-    return [(bytes(name), bytes(value)) for name, value in headers]

@@ -97,10 +97,13 @@ def _completions(body: dict[str, Any], answer: Answer) -> Facts:
     usage = body.get("usage")
     if isinstance(usage, dict):
         answer.usage.update(usage)
+        answer.times.read_groq(usage)
         facts.known = True
         facts.counted = count_of(usage.get("completion_tokens"))
     if isinstance(metrics := body.get("metrics"), dict):
         answer.times.read_vllm(metrics)
+    if isinstance(told := body.get("time_info"), dict):
+        answer.times.read_groq(told)
     if isinstance(timings := body.get("timings"), dict):
         answer.times.read_llama(timings)
     for choice in choices if isinstance(choices, list) else ():

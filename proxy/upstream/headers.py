@@ -57,8 +57,5 @@ def traceparent(trace_id: int, span_id: int, flags: int) -> str:
 
 
 def _text(raw: bytes) -> str:
-    """aiohttp writes headers as UTF-8, so bytes that are not UTF-8 become the letters they show."""
-    try:
-        return raw.decode("utf-8")
-    except UnicodeDecodeError:
-        return raw.decode("latin-1")
+    """One letter a byte, so that what is written is what was read."""
+    return raw.decode("latin-1")

@@ -49,11 +49,14 @@ class Http2Response:
 
     @property
     def content(self) -> Http2Response:
-        """Itself: the same place where aiohttp's responses have their reader."""
+        """Itself: where a response has its reader."""
         return self
 
-    async def iter_any(self) -> AsyncIterator[bytes]:
-        """Body parts as they come.
+    async def iter_any(
+        self,
+        taker: Callable[[bytes], bool] | None = None,  # noqa: ARG002  one per connection's turn
+    ) -> AsyncIterator[bytes]:
+        """Body parts as they come, all of them iterated.
 
         Raises:
             ConnectionError: the stream was reset or the connection broke.

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-
-import aiohttp
 
 from proxy.middleware import Send
+from proxy.protocol import ConnectionMarks, run_now
 from proxy.request.live import LiveRequest
-from proxy.upstream.attempt import raw
 from proxy.upstream.call import UpstreamCall
 from proxy.upstream.client import Response
 from proxy.upstream.cutter import UsageCutter
 from proxy.upstream.headers import response_headers, value_of
+from proxy.upstream.http1_message import BadResponse
 from proxy.upstream.tap import Tap
 from proxy.upstream.usage import read_headers
 from tracer.clock import Clock
 
-TIMING_HEADERS = ("server-timing", "openai-processing-ms", "x-envoy-upstream-service-time")
+TIMING_HEADERS = ("server-timing", "openai-processing-ms", "x-envoy-upstream-service-time",
+                  "x-queue-time")  # fmt: skip
 
 
 class UpstreamGone(Exception):
@@ -32,6 +31,7 @@ class Relay:
         self,
         answer: Response,
         send: Send,
+        writing: ConnectionMarks | None,
         call: UpstreamCall,
         live: LiveRequest | None,
         clock: Clock,
@@ -41,11 +41,12 @@ class Relay:
     ) -> None:
         self._answer = answer
         self._send = send
+        self._writing = writing
         self._call = call
         self._live = live
         self._clock = clock
         self._limit: asyncio.Timeout | None = token_limit
-        self._headers = raw(answer.raw_headers)
+        self._headers = answer.raw_headers
         kind = value_of(self._headers, b"content-type") or b""
         self._stream = kind.lower().startswith(b"text/event-stream")
         coding = (value_of(self._headers, b"content-encoding") or b"").decode("latin-1")
@@ -77,7 +78,7 @@ class Relay:
         try:
             await self._pass_body()
             whole = True
-        except (aiohttp.ClientError, ConnectionError):
+        except (ConnectionError, BadResponse):
             raise UpstreamGone from None
         finally:
             self._call.read_mono_ns = self._clock.mono_ns()
@@ -87,19 +88,36 @@ class Relay:
         await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _pass_body(self) -> None:
-        now: Callable[[], int] = self._clock.mono_ns
-        send, feed, cutter = self._send, self.tap.feed, self._cutter
-        async for chunk in self._answer.content.iter_any():
-            arrived = now()
-            if cutter is None:
-                await send({"type": "http.response.body", "body": chunk, "more_body": True})
-            elif passed := cutter.feed(chunk):
-                await send({"type": "http.response.body", "body": passed, "more_body": True})
-            feed(chunk, arrived, now())
-            if self._limit is not None and self.tap.first_token_mono_ns is not None:
-                self._stop_limit()
-        if cutter is not None and (left := cutter.flush()):
-            await send({"type": "http.response.body", "body": left, "more_body": True})
+        taker = None if self._writing is None else self._take
+        async for chunk in self._answer.content.iter_any(taker):
+            arrived = self._clock.mono_ns()
+            if passed := self._passed(chunk):
+                await self._send({"type": "http.response.body", "body": passed, "more_body": True})
+            self._read(chunk, arrived)
+        if self._cutter is not None and (left := self._cutter.flush()):
+            await self._send({"type": "http.response.body", "body": left, "more_body": True})
+
+    def _take(self, chunk: bytes) -> bool:
+        """Send and read a part where it was read from the upstream, if the client takes it at once.
+
+        That spares a wake-up of this request's task for each token.
+        """
+        assert self._writing is not None
+        if self._writing.writing_waits:
+            return False
+        arrived = self._clock.mono_ns()
+        if passed := self._passed(chunk):
+            run_now(self._send({"type": "http.response.body", "body": passed, "more_body": True}))
+        self._read(chunk, arrived)
+        return True
+
+    def _passed(self, chunk: bytes) -> bytes:
+        return chunk if self._cutter is None else self._cutter.feed(chunk)
+
+    def _read(self, chunk: bytes, arrived_mono_ns: int) -> None:
+        self.tap.feed(chunk, arrived_mono_ns, self._clock.mono_ns())
+        if self._limit is not None and self.tap.first_token_mono_ns is not None:
+            self._stop_limit()
 
     def _stop_limit(self) -> None:
         if self._limit is not None:

@@ -83,6 +83,13 @@ def ms_to_ns(value: object) -> int | None:
     return round(value * MS)
 
 
+def s_to_ns(value: object) -> int | None:
+    """As :func:`ms_to_ns`, of seconds."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return ms_to_ns(value * 1000) if abs(value) < 1e9 else None
+
+
 @dataclass(slots=True)
 class ServerTimes:
     """A server's own durations in nanoseconds, each None where it did not say.
@@ -115,6 +122,16 @@ class ServerTimes:
         self.decode_ns = ms_to_ns(metrics.get("generation_time_ms"))
         self.note("vllm.metrics")
 
+    def read_groq(self, told: Mapping[str, object]) -> None:
+        """Durations in seconds beside the token counts, as Groq and Cerebras give them."""
+        queue, prefill, decode = (
+            s_to_ns(told.get(n)) for n in ("queue_time", "prompt_time", "completion_time")
+        )
+        if prefill is None and queue is None:
+            return
+        self.queue_ns, self.prefill_ns, self.decode_ns = queue, prefill, decode
+        self.note("usage.times")
+
     def read_llama(self, timings: Mapping[str, object]) -> None:
         """llama.cpp's timings: ``prompt_n`` tokens evaluated, ``cache_n`` taken from the cache."""
         prefill = ms_to_ns(timings.get("prompt_ms"))
@@ -143,12 +160,15 @@ class ServerTimes:
 
 
 def read_headers(times: ServerTimes, headers: Mapping[str, str]) -> None:
-    """``Server-Timing``, Envoy's and OpenAI's processing times; names in lower case."""
+    """``Server-Timing``, TGI's queue, Envoy's and OpenAI's processing times; names in lower case."""
     for name in ("openai-processing-ms", "x-envoy-upstream-service-time"):
         if (took := _header_ms(headers.get(name))) is not None:
             times.processing_ns = took
             times.note(name)
             break
+    if (waited := _header_ms(headers.get("x-queue-time"))) is not None:
+        times.queue_ns = waited
+        times.note("x-queue-time")
     for part in headers.get("server-timing", "")[:4096].split(","):
         name, *parameters = (p.strip() for p in part.split(";"))
         found = next((p[4:].strip('"') for p in parameters if p.lower().startswith("dur=")), None)

@@ -34,6 +34,13 @@ async def wait(seconds: float) -> str:
 
 
 @server.tool()
+async def rest() -> str:
+    """Wait for a fifth of a second."""
+    await asyncio.sleep(0.2)
+    return "rested"
+
+
+@server.tool()
 async def pid() -> str:
     """The server's process."""
     return str(os.getpid())

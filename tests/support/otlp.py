@@ -51,3 +51,15 @@ def request(*spans: Span, **resource: object) -> ExportTraceServiceRequest:
     )
     group.scope_spans.add(spans=spans)
     return made
+
+
+def record(model: str, start_ns: int, **more: object) -> ExportTraceServiceRequest:
+    """A request's root span as the proxy sends it: a second long, all of it decode."""
+    made = span(
+        1, start_ns,
+        {"stagelens.record.version": 1, "stagelens.model": model, "stagelens.operation": "chat",
+         "stagelens.status": "ok", "stagelens.source": "engine", "stagelens.e2e_ns": 1_000_000_000,
+         "stagelens.stage.decode_ns": 1_000_000_000, "stagelens.stage.decode_count": 1, **more},
+        end_time_unix_nano=start_ns + 1_000_000_000,
+    )  # fmt: skip
+    return request(made)

@@ -61,3 +61,17 @@ def nothing(query: str, top_k: int) -> int:
 
 def pid() -> int:
     return os.getpid()
+
+
+def hang_for_ever() -> str:
+    while True:
+        threading.Event().wait()
+
+
+def exit_at_once() -> str:
+    os._exit(3)
+
+
+def talk(text: str) -> dict[str, object]:
+    os.write(1, b"this is no answer\n")
+    return {"said": text, "pid": os.getpid()}

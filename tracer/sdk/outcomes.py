@@ -73,7 +73,7 @@ def _emit(
         told[semconv.OUTCOME_SCORE] = float(score)
     if reason:
         told.update(_reason(runtime, reason))
-    draft = SpanDraft(semconv.OUTCOME, _IDS.span_id(), None, now, now, attributes=told)
+    draft = SpanDraft(semconv.OUTCOME_SPAN, _IDS.span_id(), None, now, now, attributes=told)
     span = to_readable(draft, trace_id, runtime.resource, InstrumentationScope(SCOPE))
     for processor in runtime.owned:
         processor.on_end(span)

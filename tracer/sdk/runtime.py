@@ -18,6 +18,7 @@ from opentelemetry import trace as otel
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.id_generator import IdGenerator, RandomIdGenerator
+from opentelemetry.util.re import parse_env_headers
 
 from tracer import semconv
 from tracer.clock import Anchor, Clock, SystemClock
@@ -109,6 +110,7 @@ def configure(
     service_name: str | None = None,
     endpoint: str | None = None,
     *,
+    headers: Mapping[str, str] | None = None,
     instrument: Sequence[str] = (),
     capture_content: bool | None = None,
     redact: Redact | None = None,
@@ -122,8 +124,9 @@ def configure(
 
     Joins an OpenTelemetry SDK that is already set up: its provider makes the spans, and
     it only gets one more processor. ``OTEL_SDK_DISABLED``, ``OTEL_SERVICE_NAME``,
-    ``OTEL_RESOURCE_ATTRIBUTES``, ``OTEL_EXPORTER_OTLP_ENDPOINT`` and the sampler's
-    variables are honoured where the argument was left out. ``instrument``: packages whose
+    ``OTEL_RESOURCE_ATTRIBUTES``, ``OTEL_EXPORTER_OTLP_ENDPOINT``, ``OTEL_EXPORTER_OTLP_HEADERS``
+    and the sampler's variables are honoured where the argument was left out. ``headers`` go
+    with each body, such as a collector's token. ``instrument``: packages whose
     installed OpenTelemetry or OpenInference instrumentations are turned on.
     ``capture_content``: record prompts, arguments and results (off unless the standard
     switch says otherwise); ``content_limit`` is in characters. ``flush_s``: how long the
@@ -146,12 +149,14 @@ def configure(
     wanted = instruments.find(instrument)
     given = {
         "service_name": service_name, "endpoint": url, "instrument": tuple(instrument),
+        "headers": headers,
         "capture_content": _captures(capture_content), "content_limit": content_limit,
         "queue_items": queue_items, "flush_s": flush_s,
     }  # fmt: skip
     at = clock or SystemClock()
     provider, resource = _provider(service_name)
-    exporter = OtlpExporter(ExportSettings(url, queue_items=queue_items), resource, at)
+    settings = ExportSettings(url, queue_items=queue_items, headers=_headers(headers))
+    exporter = OtlpExporter(settings, resource, at)
     exporter.start()
     runtime = Runtime(
         _tracer(provider), at, Anchor.take(at), given["capture_content"] is True, redact,
@@ -251,6 +256,12 @@ def losses() -> Mapping[str, Mapping[str, object]]:
     """
     exporter = _active.exporter if _active is not None else _last_exporter
     return exporter.losses() if exporter is not None else {}
+
+
+def _headers(told: Mapping[str, str] | None) -> Mapping[str, str]:
+    if told is not None:
+        return dict(told)
+    return parse_env_headers(os.environ.get("OTEL_EXPORTER_OTLP_HEADERS", ""), liberal=True)
 
 
 def _captures(told: bool | None) -> bool:

@@ -1,7 +1,7 @@
 // What a change would bring, and two sets of requests side by side.
 
 import { ask, link } from "./api.js";
-import { STAGES, count, el, table, time } from "./dom.js";
+import { STAGES, count, el, signed, table, time } from "./dom.js";
 import { nothing } from "./overview.js";
 
 export async function whatif() {
@@ -16,7 +16,7 @@ export async function whatif() {
         given[stage] = `${e.target.value > 0 ? "+" : ""}${e.target.value}%`;
         const text = Object.entries(given).filter(([, v]) => Number.parseInt(v, 10)).map((c) => c.join("=")).join(" ");
         history.replaceState(null, "", link({ change: text }));
-        dispatchEvent(new PopStateEvent("popstate"));
+        dispatchEvent(new Event("stagelens:again"));
       } });
     return [el("span", {}, stage), slider, told];
   });
@@ -43,15 +43,10 @@ export async function compare() {
     el("input", { type: "text", name, value, required: true }))), el("button", { type: "submit" }, "Compare"));
   if (!a || !b) return [form, el("p", {}, "Give two runs, or two windows such as 2h..1h and 1h..now.")];
   const answer = await ask("/compare", { a, b });
-  const rows = answer.differences.map((d) => [`${d.quantity} ${d.percentile}`, time(d.a_ns), time(d.b_ns), time2(d.difference_ns),
-    `${time2(d.low_ns)} … ${time2(d.high_ns)}`, `${count(d.n_a)} / ${count(d.n_b)}`]);
+  const rows = answer.differences.map((d) => [`${d.quantity} ${d.percentile}`, time(d.a_ns), time(d.b_ns), signed(d.difference_ns),
+    `${signed(d.low_ns)} … ${signed(d.high_ns)}`, `${count(d.n_a)} / ${count(d.n_b)}`]);
   return [form, ...answer.reading.map((line) => el("p", {}, line)),
     ...answer.warnings.map((line) => el("p", { class: "bad" }, line)),
     table(`${answer.a} against ${answer.b}`, ["quantity", "A", "B", "B − A", "95 % interval", "n A / B"], rows),
     ...answer.assumptions.map((line) => el("p", { class: "quiet" }, line))];
-}
-
-function time2(ns) {
-  if (ns === null || ns === undefined) return "no data";
-  return ns < 0 ? `−${time(-ns)}` : `+${time(ns)}`;
 }

@@ -1,6 +1,21 @@
 // The API under /api/v1, asked with the filters that stand in the page's own URL.
 
+import { el } from "./dom.js";
+
 export const FILTERS = ["since", "until", "model", "route", "status", "run", "tag", "warm", "cached", "operation"];
+const KEPT = "stagelens.token";
+
+// A token in the URL's fragment, which no browser sends to a server, is taken out of it at once.
+export function takeToken() {
+  const given = new URLSearchParams(location.hash.slice(1)).get("token");
+  if (given === null) return;
+  keepToken(given);
+  history.replaceState(null, "", location.pathname + location.search);
+}
+
+export function keepToken(token) { sessionStorage.setItem(KEPT, token); }
+
+export class TokenNeeded extends Error {}
 
 export function chosen() {
   const here = new URLSearchParams(location.search);
@@ -15,10 +30,15 @@ export async function ask(path, more = {}, filtered = true) {
   for (const [name, values] of Object.entries(more)) {
     for (const value of Array.isArray(values) ? values : [values]) query.append(name, value);
   }
-  const text = query.toString();
-  const answer = await fetch(`/api/v1${path}${text ? `?${text}` : ""}`);
+  const text = query.toString(), token = sessionStorage.getItem(KEPT);
+  const headers = token ? { authorization: `Bearer ${token}` } : {};
+  let answer;
+  try {
+    answer = await fetch(`/api/v1${path}${text ? `?${text}` : ""}`, { headers });
+  } catch { throw new Error("The collector does not answer: see whether it still runs."); }
   let body = null;
   try { body = await answer.json(); } catch { /* told below */ }
+  if (answer.status === 401) throw new TokenNeeded(body?.detail ?? "a token is needed");
   if (!answer.ok) throw new Error(body?.detail ?? `the collector answered ${answer.status}`);
   return body;
 }
@@ -33,3 +53,5 @@ export function link(change) {
   const text = here.toString();
   return text ? `?${text}` : location.pathname;
 }
+
+export const traceLink = (id) => el("a", { href: link({ view: "trace", id }), "data-go": true }, id.slice(0, 8));

@@ -1,13 +1,18 @@
 // The page: its views by ?view=, its filters in the URL, so that a link says all.
 
-import { ask, chosen, link } from "./api.js";
+import { TokenNeeded, ask, chosen, keepToken, link, takeToken } from "./api.js";
 import { el, zone } from "./dom.js";
-import { overview, slices } from "./overview.js";
-import { requests, trace } from "./requests.js";
+import { overview } from "./overview.js";
+import { slices } from "./slices.js";
+import { requests, tail } from "./requests.js";
+import { trace } from "./trace.js";
 import { compare, whatif } from "./analyses.js";
+import { goodput } from "./goodput.js";
+import { why } from "./why.js";
 
-const VIEWS = { overview, slices, requests, whatif, compare, trace };
-const NAMES = { overview: "Overview", slices: "Slices", requests: "Requests", whatif: "What if", compare: "Compare" };
+const VIEWS = { overview, slices, requests, tail, why, goodput, whatif, compare, trace };
+const NAMES = { overview: "Overview", slices: "Slices", requests: "Requests", tail: "Live tail", why: "Why slow", goodput: "Goodput",
+  whatif: "What if", compare: "Compare" };
 const FIELDS = [
   ["since", "Since", "1h"], ["until", "Until", "now"], ["model", "Model", "any"], ["route", "Route", "any"],
   ["run", "Run", "any"], ["tag", "Tag", "NAME=VALUE"],
@@ -15,11 +20,15 @@ const FIELDS = [
 const CHOICES = {
   status: ["", "ok", "error", "cancelled"], warm: ["include", "exclude", "only"], cached: ["include", "exclude", "only"],
 };
+const LIVE_EVERY_MS = 3000;
 const main = document.getElementById("main");
 let turn = 0;
 let timer = null;
 
 const view = () => new URLSearchParams(location.search).get("view") ?? "overview";
+
+// For a screen reader: what happened to the view, once; not each figure of a live one.
+function say(text) { document.getElementById("told").textContent = text; }
 
 function go(href) {
   history.pushState(null, "", href);
@@ -37,9 +46,10 @@ function drawViews() {
 
 function drawFilters() {
   const form = document.getElementById("filters");
+  form.hidden = view() === "trace";
   const here = chosen();
   const fields = FIELDS.map(([name, title, hint]) => el("label", {}, title,
-    el("input", { type: "text", name, placeholder: hint, value: here.get(name) ?? "", autocomplete: "off" })));
+    el("input", { type: "text", name, placeholder: hint, value: here.get(name) ?? "", autocomplete: "off", list: `known-${name}` })));
   for (const [name, values] of Object.entries(CHOICES)) {
     fields.push(el("label", {}, name[0].toUpperCase() + name.slice(1), el("select", { name },
       ...values.map((v) => el("option", { value: v, selected: (here.get(name) ?? values[0]) === v }, v || "any")))));
@@ -50,27 +60,63 @@ function drawFilters() {
       live ? "Live: on" : "Live: off"));
 }
 
+// What the filters can be, beside their fields, once the view itself is there.
+async function drawKnown() {
+  const known = await ask("/facets");
+  const lists = { model: known.models, route: known.routes, run: known.runs,
+    tag: Object.entries(known.tags).flatMap(([name, values]) => values.map((value) => `${name}=${value}`)) };
+  document.getElementById("known").replaceChildren(...Object.entries(lists).map(([name, values]) =>
+    el("datalist", { id: `known-${name}` }, ...values.map((value) => el("option", { value })))));
+}
+
+function askToken(problem) {
+  return el("form", { "aria-label": "Access", onsubmit: (event) => {
+    event.preventDefault();
+    keepToken(new FormData(event.target).get("token"));
+    show();
+  } }, el("p", { class: "bad", role: "alert" }, problem.message),
+  el("label", {}, "Token", el("input", { type: "password", name: "token", required: true, autocomplete: "off" })),
+  el("button", { type: "submit" }, "Use it"));
+}
+
+const failed = (problem) => (problem instanceof TokenNeeded ? [askToken(problem)]
+  : [el("p", { class: "bad", role: "alert" }, problem.message),
+    el("p", {}, el("button", { type: "button", onclick: () => show() }, "Ask again"))]);
+
+// The focus stays where it was when the same view is drawn again.
+function replace(parts) {
+  const inside = () => [...main.querySelectorAll("a[href],button,input,select,summary,[tabindex]")];
+  const at = inside().indexOf(document.activeElement);
+  main.replaceChildren(...parts);
+  if (at >= 0) inside()[at]?.focus({ preventScroll: true });
+}
+
+// `quietly`: what is shown stays until its successor is there.
 async function show(quietly = false) {
   clearTimeout(timer);
   const mine = ++turn;
+  main.setAttribute("aria-busy", "true");
   if (!quietly) {
+    say(`Loading ${NAMES[view()] ?? view()}`);
     drawViews();
     drawFilters();
-    main.setAttribute("aria-busy", "true");
     main.replaceChildren(el("p", {}, "Loading…"));
   }
+  let parts;
   try {
     const draw = VIEWS[view()];
     if (!draw) throw new Error(`there is no view ${view()}: take one of those above`);
-    const parts = await draw();
-    if (mine === turn) main.replaceChildren(...parts);
-  } catch (problem) {
-    if (mine === turn) main.replaceChildren(el("p", { class: "bad", role: "alert" }, problem.message),
-      el("p", {}, el("button", { type: "button", onclick: () => show() }, "Ask again")));
-  }
+    parts = await draw();
+  } catch (problem) { parts = failed(problem); }
+  if (quietly) await parts.rest;
+  if (mine !== turn) return;
+  replace(parts);
+  await parts.rest;
   if (mine !== turn) return;
   main.removeAttribute("aria-busy");
-  if (new URLSearchParams(location.search).get("live") === "1") timer = setTimeout(() => show(true), 3000);
+  if (!quietly) say(`${NAMES[view()] ?? view()} is shown`);
+  if (!quietly) drawKnown().catch(() => { /* the fields work without */ });
+  if (new URLSearchParams(location.search).get("live") === "1" && view() !== "tail") timer = setTimeout(() => show(true), LIVE_EVERY_MS);
 }
 
 document.getElementById("filters").addEventListener("submit", (event) => {
@@ -87,6 +133,7 @@ document.addEventListener("click", (event) => {
   main.focus();
 });
 addEventListener("popstate", () => show());
+addEventListener("stagelens:again", () => show(true));
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => show());
-addEventListener("DOMContentLoaded", () => show());
-if (document.readyState !== "loading") show();
+takeToken();
+show();

@@ -46,6 +46,34 @@ export function traffic(series) {
   ], { barmode: "stack", yaxis: { title: { text: "requests/s" }, rangemode: "tozero" } });
 }
 
+export function rates(series) {
+  const tones = { error: ["errors", "bad"], cancelled: ["cancelled", "unattributed"] };
+  return chart("Share of requests that failed or were cancelled, over time", (tone) => Object.entries(tones).map(([name, [key, t]]) => ({
+    x: at(series.steps), y: series.steps.map((s) => s[key] / s.requests), name, mode: "lines+markers",
+    line: { color: tone(t) }, marker: { size: 4 },
+  })), { yaxis: { title: { text: "share" }, rangemode: "tozero", tickformat: ".1%" } });
+}
+
+export function throughput(series) {
+  const per = series.step_ns / 1e9, tones = { p50: "decode", p95: "queue" };
+  return chart("E2E against requests per second, a point a time step", (tone) => Object.entries(tones).map(([p, t]) => ({
+    x: series.steps.map((s) => s.requests / per), y: series.steps.map((s) => seconds(s[`e2e_${p}_ns`])), name: `E2E ${p}`,
+    mode: "markers", marker: { color: tone(t), size: 7 },
+  })), { xaxis: { title: { text: "requests/s" }, rangemode: "tozero" }, yaxis: { title: { text: "E2E, s" }, rangemode: "tozero" } });
+}
+
+// Tokens for all users and for one, at each concurrency; the knee is marked.
+export function levels(figures) {
+  const x = figures.levels.map((l) => l.concurrency);
+  const knee = figures.levels.find((l) => l.label === figures.knee);
+  return chart("Output tokens per second for all users and for one, by requests in flight", (tone) => [
+    { x, y: figures.levels.map((l) => l.tokens_per_s), name: "all users", mode: "lines+markers", line: { color: tone("decode") } },
+    { x, y: figures.levels.map((l) => l.user_tokens_per_s), name: "one user", mode: "lines+markers", line: { color: tone("queue") }, yaxis: "y2" },
+    ...(knee ? [{ x: [knee.concurrency], y: [knee.tokens_per_s], name: "knee", mode: "markers", marker: { color: tone("bad"), size: 12, symbol: "diamond" } }] : []),
+  ], { xaxis: { title: { text: "requests in flight" } }, yaxis: { title: { text: "tokens/s, all" }, rangemode: "tozero" },
+    yaxis2: { title: { text: "tokens/s, one user" }, overlaying: "y", side: "right", rangemode: "tozero" }, margin: { l: 64, r: 64, t: 8, b: 40 } });
+}
+
 export function heat(series) {
   const xs = [...new Set(series.cells.map((c) => c.start_unix_ns))].sort((a, b) => a - b);
   const ys = [...new Set(series.cells.map((c) => c.low_ns))].sort((a, b) => a - b);

@@ -43,6 +43,11 @@ export function table(caption, heads, rows) {
         ...row.map((cell, n) => el(n ? "td" : "th", n ? {} : { scope: "row" }, cell ?? "no data")))))));
 }
 
+// Names and what they hold; a value is text or an element.
+export function facts(rows) {
+  return el("dl", { class: "facts" }, ...rows.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]));
+}
+
 // One horizontal bar of parts, each {stage, size, title}; sizes of any unit.
 export function stack(parts, label) {
   const whole = parts.reduce((sum, part) => sum + part.size, 0) || 1;
@@ -56,4 +61,17 @@ export function stack(parts, label) {
   });
   return svg("svg", { class: "stack", viewBox: "0 0 1000 20", preserveAspectRatio: "none", role: "img",
     "aria-label": label }, ...bars);
+}
+
+// A part that is made when it is opened first.
+export function later(title, make) {
+  const whole = el("details", {}, el("summary", {}, title));
+  whole.addEventListener("toggle", () => { if (whole.open && whole.children.length === 1) whole.append(make()); });
+  return whole;
+}
+
+// A difference of times, with its sign.
+export function signed(ns) {
+  if (ns === null || ns === undefined) return "no data";
+  return ns < 0 ? `−${time(-ns)}` : `+${time(ns)}`;
 }

@@ -1,33 +1,46 @@
-// Overview and slices: distributions first, each figure with its n.
+// Overview: distributions first, each figure with its n. The figures of the roll-ups come first,
+// those of the requests themselves after them where the requests are not too many.
 
 import { ask, link } from "./api.js";
-import { heat, percentiles, traffic } from "./charts.js";
-import { STAGES, count, el, share, stack, svg, table, time } from "./dom.js";
+import { heat, percentiles, rates, throughput, traffic } from "./charts.js";
+import { goodputLine, limits } from "./goodput.js";
+import { STAGES, count, el, share, stack, svg, table, time, when } from "./dom.js";
 
-function cards(report) {
-  const all = report.overall, by = Object.fromEntries(all.measures.map((m) => [m.measure, m]));
+// One of the report's and the summary's figures by its name.
+const named = (figures) => Object.fromEntries(figures.map((f) => [f.name ?? f.stage ?? f.measure, f]));
+
+function cards(summary, report) {
+  const all = summary.overall, by = named(all.measures);
   const of = (name, p) => time(by[name]?.[`${p}_ns`] ?? null);
+  const seconds = summary.from_unix_ns === null ? null : (summary.to_unix_ns - summary.from_unix_ns) / 1e9;
+  const activity = report?.overall.activity;
+  const perS = (exact, n) => exact ?? (seconds ? n / seconds : null);
+  const rate = (value, digits) => (value === null ? "no data" : value.toFixed(digits));
+  const part = (n) => share(all.requests ? n / all.requests : null);
   const facts = [
-    ["Requests", count(all.counts.total), `${count(all.counts.error)} error, ${count(all.counts.cancelled)} cancelled`],
-    ["TTFT p50 / p95", `${of("ttft", "p50")} / ${of("ttft", "p95")}`, `p99 ${of("ttft", "p99")}, n ${count(by.ttft?.n)}`],
-    ["E2E p50 / p95", `${of("e2e", "p50")} / ${of("e2e", "p95")}`, `p99 ${of("e2e", "p99")}, n ${count(by.e2e?.n)}`],
-    ["Requests/s", (all.activity.requests_per_s ?? 0).toFixed(2), `peak concurrency ${count(all.activity.peak_concurrency)}`],
-    ["Output tokens/s", (all.activity.output_tokens_per_s ?? 0).toFixed(1), `known for ${count(all.activity.output_tokens_known)}`],
-    ["Cold / cached", `${count(all.counts.cold)} / ${count(all.counts.cached)}`, `cached not known for ${count(all.counts.cached_unknown)}`],
+    ["Requests", count(all.requests), `${count(all.errors)} error, ${count(all.cancelled)} cancelled`],
+    ["TTFT p50 / p95", `${of("ttft", "p50")} / ${of("ttft", "p95")}`, `p99 ${of("ttft", "p99")}, n ${count(by.ttft.n)}`],
+    ["E2E p50 / p95", `${of("e2e", "p50")} / ${of("e2e", "p95")}`, `p99 ${of("e2e", "p99")}, n ${count(by.e2e.n)}`],
+    ["TPOT p50 / p95", `${of("tpot", "p50")} / ${of("tpot", "p95")}`, `p99 ${of("tpot", "p99")}, n ${count(by.tpot.n)}`],
+    ["Errors / cancelled", `${part(all.errors)} / ${part(all.cancelled)}`, `of ${count(all.requests)} requests`],
+    ["Requests/s", rate(perS(activity?.requests_per_s, all.requests), 2),
+      activity ? `peak concurrency ${count(activity.peak_concurrency)}` : "over the whole window"],
+    ["Output tokens/s", rate(perS(activity?.output_tokens_per_s, all.output_tokens), 1),
+      activity ? `known for ${count(activity.output_tokens_known)}` : "over the whole window"],
+    ["Cold / cached", `${count(all.cold)} / ${count(all.cached)}`,
+      `cached not known for ${count(all.requests - all.cached - all.not_cached)}`],
   ];
   return el("dl", { class: "cards" }, ...facts.map(([name, value, note]) =>
     el("div", { class: "card" }, el("dt", {}, name), el("dd", {}, value, el("small", {}, note)))));
 }
 
-function stacks(slice) {
-  const rows = [];
-  for (const p of ["p50", "p95", "p99"]) {
-    const parts = slice.stages.filter((s) => STAGES.includes(s.stage)).map((s) => ({
-      stage: s.stage, size: s[`${p}_ns`] ?? 0, title: `${s.stage} ${p}: ${time(s[`${p}_ns`])}`,
-    }));
-    rows.push(el("div", { class: "name" }, `each stage's ${p}`), stack(parts, parts.map((x) => x.title).join(", ")),
-      el("div", { class: "time" }, ""));
-  }
+function stacks(stages) {
+  const rows = ["p50", "p95", "p99"].flatMap((p) => {
+    const parts = stages.filter((s) => STAGES.includes(s.name ?? s.stage)).map((s) => ({
+      stage: s.name ?? s.stage, size: s[`${p}_ns`] ?? 0, title: `${s.name ?? s.stage} ${p}: ${time(s[`${p}_ns`])}` }));
+    return [el("div", { class: "name" }, `each stage's ${p}`), stack(parts, parts.map((x) => x.title).join(", ")),
+      el("div", { class: "time" }, "")];
+  });
   return el("div", {}, legend(), el("div", { class: "bars", "data-test": "stacks" }, ...rows));
 }
 
@@ -38,59 +51,70 @@ function legend() {
 
 const TITLES = { first_chunk: "First chunk", first_answer: "First answer", itl_chunk: "ITL (chunk gaps)" };
 
-function stageTable(slice) {
-  const rows = [...slice.stages, ...slice.measures].map((s) => [
-    s.part_of ? `· ${s.stage} (in ${s.part_of})` : s.stage ?? TITLES[s.measure] ?? s.measure.toUpperCase(),
-    time(s.p50_ns), time(s.p90_ns), time(s.p95_ns), time(s.p99_ns), time(s.max_ns), count(s.n), count(s.no_data),
-    s.share === undefined ? "" : share(s.share)]);
+function stageTable(figures) {
+  const rows = figures.map((s) => {
+    const name = s.name ?? s.stage ?? s.measure, stage = STAGES.includes(name) || s.part_of;
+    return [s.part_of ? `· ${name} (in ${s.part_of})` : stage ? name : TITLES[name] ?? name.toUpperCase(),
+      time(s.p50_ns), time(s.p90_ns), time(s.p95_ns), time(s.p99_ns), time(s.max_ns), count(s.n), count(s.no_data),
+      stage ? share(s.share) : ""];
+  });
   return table("Percentiles by stage", ["stage", "p50", "p90", "p95", "p99", "max", "n", "no data", "share of E2E"], rows);
 }
 
-export async function overview() {
-  const [report, e2e] = await Promise.all([ask("/report"), ask("/series")]);
-  if (!report.overall.counts.total) return nothing();
-  const measure = new URLSearchParams(location.search).get("heat") === "ttft" ? "ttft" : "e2e";
-  const cells = measure === "e2e" ? e2e : await ask("/series", { measure });
-  return [
-    cards(report),
-    el("section", {}, el("h2", {}, "What the figures say"), ...report.reading.map((line) => el("p", {}, line)),
-      ...lost(report.losses)),
-    el("h2", {}, "Where the time goes"), stacks(report.overall), stageTable(report.overall),
-    el("h2", {}, "First token over time"), percentiles(e2e, "ttft", "TTFT"),
-    el("h2", {}, "Whole request over time"), percentiles(e2e, "e2e", "E2E"),
-    el("h2", {}, "Requests over time"), traffic(e2e),
-    el("h2", {}, `Heat map of ${measure.toUpperCase()}`),
-    el("p", {}, el("a", { href: link({ heat: measure === "e2e" ? "ttft" : null }), "data-go": true },
-      `Show ${measure === "e2e" ? "TTFT" : "E2E"} instead`)), heat(cells),
-  ];
+export function basis(summary) {
+  if (summary.exact) return "";
+  const span = summary.from_unix_ns === null ? "" : `, from ${when(summary.from_unix_ns)} to ${when(summary.to_unix_ns)}`;
+  return el("p", { class: "quiet" }, `Percentiles are those of t-digests over all ${count(summary.overall.requests)} requests ` +
+    `(read from ${summary.read_from})${span}. Choose fewer requests for exact ones.`);
 }
 
 function lost(losses) {
   const spans = losses.spans_in_window;
   const said = spans === null ? "No sender told its losses." : `${count(spans)} spans lost at the senders in this window.`;
-  return [el("p", { class: spans ? "bad" : "quiet" }, said)];
+  return el("p", { class: spans ? "bad" : "quiet" }, said);
+}
+
+// A section that is there at once and filled when its answer comes; an error is said in its place.
+export function late(title, promise, draw) {
+  const head = el("h2", {}, title);
+  const place = el("section", { "aria-busy": "true" }, head, el("p", { class: "quiet" }, "Loading…"));
+  place.done = promise.then(draw).catch((problem) => [el("p", { class: "bad", role: "alert" }, problem.message)])
+    .then((parts) => { place.replaceChildren(head, ...parts); place.removeAttribute("aria-busy"); });
+  return place;
+}
+
+export async function overview() {
+  const summary = await ask("/summary");
+  if (!summary.overall.requests) return nothing();
+  const head = el("div", {}, cards(summary, null)), figures = el("div", {}, stacks(summary.overall.stages),
+    stageTable([...summary.overall.stages, ...summary.overall.measures]));
+  const measure = new URLSearchParams(location.search).get("heat") === "ttft" ? "ttft" : "e2e";
+  const series = ask("/series", { measure });
+  const exact = series.then(() => (summary.exact ? ask("/report") : null));
+  const reading = late("What the figures say", exact, (report) => {
+    if (!report) return [basis(summary), lost(summary.losses)];
+    head.replaceChildren(cards(summary, report));
+    figures.replaceChildren(stacks(report.overall.stages), stageTable([...report.overall.stages, ...report.overall.measures]));
+    return [...report.reading.map((line) => el("p", {}, line)), lost(report.losses)];
+  });
+  const sections = [
+    late("First token over time", series, (s) => [percentiles(s, "ttft", "TTFT")]),
+    late("Whole request over time", series, (s) => [percentiles(s, "e2e", "E2E")]),
+    late("Requests over time", series, (s) => [traffic(s)]),
+    late("Errors and cancelled over time", series, (s) => [rates(s)]),
+    late("Throughput against latency", series, (s) => [throughput(s)]),
+    late(`Heat map of ${measure.toUpperCase()}`, series, (s) => [
+      el("p", {}, el("a", { href: link({ heat: measure === "e2e" ? "ttft" : null }), "data-go": true },
+        `Show ${measure === "e2e" ? "TTFT" : "E2E"} instead`)), heat(s)]),
+  ];
+  const good = late("Goodput", series.catch(() => null).then(() => ask("/goodput", limits())), goodputLine);
+  const parts = [head, reading, good, el("h2", {}, "Where the time goes"), figures, ...sections];
+  parts.rest = Promise.all([reading, good, ...sections].map((section) => section.done));
+  return parts;
 }
 
 export function nothing() {
   return [el("p", {}, "No request matches. Widen the window, or drop a filter."),
-    el("p", {}, el("a", { href: link({ since: "30d", run: null, model: null, route: null, status: null, tag: null }),
+    el("p", {}, el("a", { href: link({ since: "30d", until: null, run: null, model: null, route: null, status: null, tag: null }),
       "data-go": true }, "Show the last 30 days"))];
-}
-
-const DIMENSIONS = ["model", "input_tokens", "output_tokens", "cached", "concurrency", "route", "status", "warm", "stream", "source"];
-
-export async function slices() {
-  const by = new URLSearchParams(location.search).get("by") ?? "input_tokens";
-  const pick = el("p", {}, "By ", ...DIMENSIONS.flatMap((d) => [el("a", {
-    href: link({ by: d }), "data-go": true, "aria-current": d === by ? "true" : null }, d), " "]));
-  const report = await ask("/report", { by });
-  if (!report.overall.counts.total) return [pick, ...nothing()];
-  const rows = (report.groups ?? []).map((g) => {
-    const m = Object.fromEntries(g.measures.map((x) => [x.measure, x]));
-    const parts = g.stages.filter((s) => STAGES.includes(s.stage)).map((s) => ({
-      stage: s.stage, size: s.sum_ns, title: `${s.stage}: ${share(s.share)} of E2E` }));
-    return [Object.values(g.key).map(String).join(", "), count(g.counts.total), time(m.ttft?.p50_ns), time(m.ttft?.p95_ns),
-      time(m.e2e?.p50_ns), time(m.e2e?.p95_ns), count(g.counts.error), stack(parts, parts.map((p) => p.title).join(", "))];
-  });
-  return [pick, table(`Slices by ${by}`, [by, "n", "TTFT p50", "TTFT p95", "E2E p50", "E2E p95", "errors", "stages' share"], rows)];
 }

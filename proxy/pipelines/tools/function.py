@@ -9,9 +9,13 @@ from pydantic import PydanticSchemaGenerationError, PydanticUserError, TypeAdapt
 
 from proxy.errors import ProxyError
 from proxy.pipelines.callables import Callables, load
+from proxy.pipelines.isolated import Isolated
 from proxy.pipelines.runs import Trace
 from proxy.pipelines.settings import PythonTool
 from proxy.pipelines.tools.kit import ReadyTool, as_text, check_schema
+
+ENCODED = 8
+"""Times a result's size that its JSON may have: a character may be escaped."""
 
 
 class FunctionTool:
@@ -21,6 +25,8 @@ class FunctionTool:
         self._settings = settings
         self._callables = callables
         self._function = load(settings.function)
+        longest = settings.max_result_bytes * ENCODED + 1024
+        self._isolated = Isolated(settings.function, longest) if settings.isolated else None
 
     async def start(self) -> list[ReadyTool]:
         given = self._settings
@@ -42,7 +48,10 @@ class FunctionTool:
         ]
 
     async def close(self) -> None:
-        return
+        if self._isolated is not None:
+            await self._isolated.close()
 
     async def _call(self, arguments: dict[str, Any], trace: Trace) -> str:  # noqa: ARG002
+        if self._isolated is not None:
+            return as_text(await self._isolated.call(**arguments))
         return as_text(await self._callables.call(self._function, **arguments))

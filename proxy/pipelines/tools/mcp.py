@@ -18,7 +18,6 @@ import mcp_types
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
-from mcp.shared._httpx_utils import create_mcp_http_client
 from opentelemetry import trace as otel_trace
 
 from proxy.errors import ProxyError
@@ -27,8 +26,11 @@ from proxy.pipelines.problems import StageProblem
 from proxy.pipelines.runs import Trace
 from proxy.pipelines.settings import McpTools
 from proxy.pipelines.tools.kit import Call, ReadyTool, check_schema
+from proxy.pipelines.tools.mcp_web import WATCH, Watch, make_client
 
 MOST_PAGES = 50
+ENCODED = 16
+"""Times a result's own size that its JSON may have: it is told twice, and escaped."""
 
 
 class McpSource:
@@ -78,8 +80,12 @@ class McpSource:
         return call
 
     async def _call(self, name: str, arguments: dict[str, Any], trace: Trace) -> str:
-        client = await self._connected()
-        asking = asyncio.create_task(_ask(client, name, arguments, trace))
+        try:
+            client = await self._connected()
+        except ProxyError:  # told at the start; a call has only a kind
+            raise StageProblem("server_gone", "the tool's server cannot be reached") from None
+        watch = Watch()
+        asking = asyncio.create_task(_ask(client, name, arguments, trace, watch))
         assert self._keeper is not None
         try:
             both: set[asyncio.Task[Any]] = {asking, self._keeper}
@@ -88,6 +94,10 @@ class McpSource:
                 raise StageProblem("server_gone", "the tool's server ended during the call")
             return await asking
         except MCPError as problem:
+            if watch.too_large:
+                raise StageProblem("result_too_large", "the tool's answer is too long") from None
+            if watch.host_refused:
+                raise StageProblem("host_refused", "the tool's server is not public") from None
             if problem.code == mcp_types.CONNECTION_CLOSED:
                 self._leave.set()
                 raise StageProblem("server_gone", "the tool's server ended during the call") from None
@@ -138,12 +148,19 @@ class McpSource:
                 )
                 transport = stdio_client(started, errlog=quiet)
             else:
-                http = await stack.enter_async_context(create_mcp_http_client(self._headers))
-                transport = streamable_http_client(given.url, http_client=http)
+                most = given.max_result_bytes * ENCODED + 65_536
+                client = make_client(self._headers, most, given.private_hosts)
+                http = await stack.enter_async_context(client)
+                transport = streamable_http_client(
+                    given.url, http_client=http, max_sse_event_size=most
+                )
             yield await stack.enter_async_context(Client(transport))
 
 
-async def _ask(client: Client, name: str, arguments: dict[str, Any], trace: Trace) -> str:
+async def _ask(
+    client: Client, name: str, arguments: dict[str, Any], trace: Trace, watch: Watch
+) -> str:
+    WATCH.set(watch)
     span = otel_trace.NonRecordingSpan(
         otel_trace.SpanContext(
             trace.trace_id, trace.span_id, False, otel_trace.TraceFlags(trace.flags)

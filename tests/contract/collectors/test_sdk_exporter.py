@@ -5,12 +5,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
+import grpc
 import pytest
+from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import (
+    OTLPSpanExporter as GrpcSpanExporter,
+)
 from opentelemetry.exporter.otlp.proto.http import Compression
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExportResult
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
 from tests.support.clock import FakeClock
@@ -79,6 +83,27 @@ def test_spans_of_the_sdk_are_stored_with_their_values(live, compression):
     assert {key: rows["root"][key] for key in expected} == expected
     assert rows["child"]["ParentSpanId"] == expected["SpanId"]
     assert (rows["child"]["SpanKind"], rows["child"]["StatusCode"]) == ("Internal", "Unset")
+
+
+@pytest.mark.parametrize("compression", [grpc.Compression.Gzip, grpc.Compression.NoCompression])
+def test_spans_of_the_sdks_grpc_exporter_are_stored(live, compression):
+    """The other half of the SDK's exporters, as OTEL_EXPORTER_OTLP_PROTOCOL=grpc makes them."""
+    name = f"sdk-grpc-{compression.name}"
+    to = {"endpoint": live.grpc, "insecure": True, "compression": compression}
+    provider = TracerProvider(resource=resource(name))
+    provider.add_span_processor(BatchSpanProcessor(GrpcSpanExporter(**to)))
+    span = provider.get_tracer("scope").start_span("over gRPC", start_time=NOW)
+    span.end(NOW + 5)
+    assert provider.force_flush(10_000)
+    provider.shutdown()
+    (row,) = live.spans(span.get_span_context().trace_id)
+    assert (row["SpanName"], row["ServiceName"], row["Duration"]) == ("over gRPC", name, 5)
+    exporter = GrpcSpanExporter(**to)
+    old = TracerProvider(resource=resource(name)).get_tracer("s").start_span("old", start_time=1)
+    old.end(2)
+    assert exporter.export([old]) is SpanExportResult.SUCCESS  # rejected alone: not to be retried
+    exporter.shutdown()
+    assert live.settle()["spans"]["refused"]["older_than_ttl"] >= 1
 
 
 def sent(live: LiveReceiver, name: str) -> OtlpExporter:

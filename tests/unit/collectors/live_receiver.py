@@ -15,10 +15,13 @@ import uvicorn
 from google.protobuf.message import Message
 
 from collectors.app import Receiver, build_receiver
+from collectors.receive.access import Tokens
+from collectors.receive.grpc_server import OtlpGrpc
 from collectors.settings import CollectorSettings
 from collectors.store.client import Store
 from collectors.store.migrate import migrate
 from tests.support.clock import FakeClock
+from tracer.clock import Clock
 
 NOW = 1_767_268_800_000_000_000  # 2026-01-01T12:00:00Z
 SECOND = 10**9
@@ -36,6 +39,7 @@ class LiveReceiver:
     receiver: Receiver
     store: Store
     client: httpx.Client
+    grpc: str = ""
 
     def post(self, body: bytes | Message, path: str = "/v1/traces", **headers: str) -> httpx.Response:
         """Send ``body``, protobuf unless ``content_type`` says something else."""
@@ -79,17 +83,31 @@ def own_database(engine: Store) -> Iterator[Store]:
 
 
 @contextmanager
-def live_receiver(to: Store, **settings: object) -> Iterator[LiveReceiver]:
-    """Serve a receiver whose clock stands at ``NOW`` on a free port of loopback."""
+def live_receiver(
+    to: Store,
+    tokens: Tokens | None = None,
+    verify: object = True,
+    clock: Clock | None = None,
+    **settings: object,
+) -> Iterator[LiveReceiver]:
+    """Serve a receiver on free ports of loopback; its clock stands at ``NOW`` unless given."""
     made = CollectorSettings(**{"batch_interval_s": 0.02, **settings})  # type: ignore[arg-type]
-    receiver = build_receiver(made, to, FakeClock(unix_ns=NOW))
+    receiver = build_receiver(made, to, clock or FakeClock(unix_ns=NOW), tokens=tokens)
     server = uvicorn.Server(
-        uvicorn.Config(receiver.app, port=0, lifespan="off", log_config=None, access_log=False)
-    )
+        uvicorn.Config(
+            receiver.app, port=0, lifespan="off", log_config=None, access_log=False,
+            **made.tls.uvicorn_options(),
+        )
+    )  # fmt: skip
+    ports: list[int] = []
 
     async def run() -> None:
+        grpc = OtlpGrpc(receiver.app, made.max_body_bytes, tokens, made.tls)
+        ports.append(grpc.listen("127.0.0.1", 0))
         await receiver.start()
+        await grpc.start()
         await server.serve()
+        await grpc.stop(1)
         await receiver.stop(5)
 
     thread = threading.Thread(target=asyncio.run, args=(run(),))
@@ -99,9 +117,9 @@ def live_receiver(to: Store, **settings: object) -> Iterator[LiveReceiver]:
             assert thread.is_alive()
             time.sleep(0.005)
         port = server.servers[0].sockets[0].getsockname()[1]
-        url = f"http://127.0.0.1:{port}"
-        with httpx.Client(base_url=url, timeout=30) as client:
-            yield LiveReceiver(url, port, receiver, to, client)
+        url = f"{'https' if made.tls.certfile else 'http'}://127.0.0.1:{port}"
+        with httpx.Client(base_url=url, timeout=30, verify=verify) as client:  # type: ignore[arg-type]
+            yield LiveReceiver(url, port, receiver, to, client, f"127.0.0.1:{ports[0]}")
     finally:
         server.should_exit = True
         thread.join(20)

@@ -179,7 +179,7 @@ def test_a_step_that_fits_no_column_is_refused_alone(live, spoilt):
 
 
 def test_points_that_are_not_stored_are_told_by_number(live):
-    """Histograms and points without a value are rejected data points, never silence or 0."""
+    """Points without a value, or with buckets that do not fit, are rejected, never silence or 0."""
     made = metrics()
     target = made.resource_metrics[0].scope_metrics[0].metrics
     name = f"m{next(fresh)}"
@@ -190,15 +190,63 @@ def test_points_that_are_not_stored_are_told_by_number(live):
     gauge.add(time_unix_nano=NOW, flags=1)
     gauge.add(time_unix_nano=0, as_int=1)
     histogram = target.add(name="h").histogram.data_points
-    for _ in range(3):
-        histogram.add(time_unix_nano=NOW, count=1)
-    target.add(name="s").summary.data_points.add(time_unix_nano=NOW)
+    histogram.add(time_unix_nano=NOW, count=1, bucket_counts=[1, 2], explicit_bounds=[1, 2, 3])
+    exponential = target.add(name="e").exponential_histogram.data_points.add(time_unix_nano=NOW)
+    exponential.negative.bucket_counts.extend([1] * 5000)
     target.add(name="nothing")
     answer = ExportMetricsServiceResponse.FromString(live.post(made, "/v1/metrics").content)
-    assert answer.partial_success.rejected_data_points == 6
+    assert answer.partial_success.rejected_data_points == 4
     assert answer.partial_success.error_message == (
-        "rejected 6 (metric_kind_not_stored: 4, no_time: 1, no_value: 1)"
+        "rejected 4 (bad_buckets: 2, no_time: 1, no_value: 1)"
     )
     rows = live.rows(f"SELECT toString(Value) AS v, Flags AS f FROM {{db}}.otel_metrics_gauge "
                      f"WHERE MetricName = '{name}' ORDER BY v")  # fmt: skip
     assert [(r["v"], r["f"]) for r in rows] == [("0", 1), ("9223372036854776000", 0), ("nan", 0)]
+
+
+def test_all_five_kinds_of_metrics_are_stored_as_they_came(live):
+    """Histograms of both kinds, summaries, and exemplars with their trace."""
+    made = metrics()
+    target = made.resource_metrics[0].scope_metrics[0].metrics
+    name = f"m{next(fresh)}"
+    whole = target.add(name=name, unit="s").histogram
+    whole.aggregation_temporality = 2
+    point = whole.data_points.add(
+        time_unix_nano=NOW, count=3, sum=4.5, min=0.5, max=2.5, bucket_counts=[1, 2],
+        explicit_bounds=[1.0], attributes=pairs({"route": "/a"}), flags=0,
+    )  # fmt: skip
+    point.exemplars.add(time_unix_nano=NOW + 1, as_double=2.5, trace_id=b"\1" * 16, span_id=b"\2" * 8)
+    curved = target.add(name=name).exponential_histogram
+    curved.aggregation_temporality = 1
+    bent = curved.data_points.add(time_unix_nano=NOW, count=7, sum=1.5, scale=-2, zero_count=1)
+    bent.positive.offset = -3
+    bent.positive.bucket_counts.extend([4, 0, 2])
+    told = target.add(name=name).summary.data_points.add(time_unix_nano=NOW, count=2, sum=9)
+    told.quantile_values.add(quantile=0.5, value=4)
+    told.quantile_values.add(quantile=0.99, value=5)
+    assert live.post(made, "/v1/metrics").content == b""
+
+    def row(table: str) -> dict[str, object]:
+        (found,) = live.rows(f"SELECT * FROM {{db}}.otel_metrics_{table} WHERE MetricName = '{name}'")
+        return found
+
+    wanted = {
+        "histogram": {
+            "Count": 3, "Sum": 4.5, "Min": 0.5, "Max": 2.5, "BucketCounts": [1, 2],
+            "ExplicitBounds": [1.0], "AggregationTemporality": 2, "Attributes": {"route": "/a"},
+            "Exemplars.Value": [2.5], "Exemplars.TraceId": ["01" * 16],
+            "Exemplars.SpanId": ["02" * 8], "MetricUnit": "s",
+        },
+        "exp_histogram": {
+            "Count": 7, "Scale": -2, "ZeroCount": 1, "PositiveOffset": -3,
+            "PositiveBucketCounts": [4, 0, 2], "NegativeBucketCounts": [],
+            "AggregationTemporality": 1,
+        },
+        "summary": {
+            "Count": 2, "Sum": 9.0, "ValueAtQuantiles.Quantile": [0.5, 0.99],
+            "ValueAtQuantiles.Value": [4.0, 5.0],
+        },
+    }  # fmt: skip
+    for table, columns in wanted.items():
+        found = row(table)
+        assert {name: found[name] for name in columns} == columns

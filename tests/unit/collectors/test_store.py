@@ -74,14 +74,15 @@ def test_old_rows_survive_a_later_migration(empty_store):
     known = list(load_migrations())
     migrate(empty_store, known)
     insert(empty_store, [trace_row()], "t1")
+    last = known[-1].number
     later = parse_migration(
-        f"{len(known) + 1:04d}_more.sql",
+        f"{last + 1:04d}_more.sql",
         "-- apply\nALTER TABLE {db}.requests ADD COLUMN Extra UInt8 DEFAULT 7;\n"
         "-- verify\nSELECT 1 FROM system.columns WHERE table = 'requests' AND name = 'Extra';\n"
         "-- rollback\nALTER TABLE {db}.requests DROP COLUMN Extra;\n",
     )
     assert migrate(empty_store, [*known, later]) == [later.number]
-    assert rollback(empty_store, len(known), [*known, later]) == [later.number]
+    assert rollback(empty_store, last, [*known, later]) == [later.number]
     count = empty_store.query(f"SELECT count() AS n FROM {empty_store.database}.otel_traces", {})
     assert count[0]["n"] == 1
 

@@ -6,18 +6,23 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
 from collectors.store.client import Store
 from collectors.store.migrate import migrate
 from tests.conftest import FOREVER
+from tests.support.browser import CHROMIUM, chromium, clean_tab
 
 BASE_UNIX_NS = 1_767_268_800_000_000_000  # 2026-01-01T12:00:00Z
 NOW_UNIX_NS = BASE_UNIX_NS + 3600 * 1_000_000_000
 STAGES = ("prompt", "retrieval", "queue", "prefill", "decode", "tool", "deliver", "unattributed")
 
-WRITTEN = ("requests", "otel_traces", "otel_traces_trace_id_ts", "otel_metrics_sum")
+WRITTEN = (
+    *("requests", "otel_traces", "otel_traces_trace_id_ts", "otel_metrics_sum"),
+    *("engine_steps", "otel_metrics_gauge"),
+)
 
 
 class HandStore:
@@ -119,6 +124,73 @@ class HandStore:
             made.append(row)
         self.insert("otel_traces", made)
 
+    def steps(self, *rows: Mapping[str, object]) -> None:
+        """Engine steps: ``start`` and ``duration`` in ns, ``prefill`` and ``decode`` requests.
+
+        Other keys are ``instance``, ``engine``, and columns.
+        """
+        made: list[dict[str, object]] = []
+        for given in rows:
+            prefill, decode = (int(given.get(name, 0)) for name in ("prefill", "decode"))  # type: ignore[call-overload]
+            row: dict[str, object] = {
+                "Timestamp": when(int(given["start"])),  # type: ignore[call-overload]
+                "ServiceName": "proxy",
+                "ServiceInstance": given.get("instance", "a"),
+                "Model": "m",
+                "Engine": given.get("engine", 0),
+                "DurationNs": given["duration"],
+                "PrefillRequests": prefill,
+                "PrefillTokens": 8 * prefill,
+                "DecodeRequests": decode,
+                "DecodeTokens": decode,
+                "Running": decode,
+                "Waiting": 0,
+                "KvCacheUsage": 0.5,
+            }
+            row.update({name: value for name, value in given.items() if not name[0].islower()})
+            made.append(row)
+        self.insert("engine_steps", made)
+
+    def gauges(self, name: str, values: Mapping[int, float], **more: object) -> None:
+        """Points of one gauge by their time in ns; ``more`` are columns."""
+        self.insert(
+            "otel_metrics_gauge",
+            [
+                {"MetricName": name, "TimeUnix": when(at), "Value": value, "ServiceName": "gpu", **more}
+                for at, value in values.items()
+            ],
+        )
+
+    def traced(self, n: int, **given: object) -> str:
+        """Request ``n`` with its spans; stage names give ``(start, end)`` in ns. Its trace id.
+
+        ``marks`` are events of the decode span, other keys columns of the request.
+        """
+        trace, root, call = f"{n:032x}", f"{n:016x}", f"c{n:015x}"
+        stages = {name: given.pop(name) for name in STAGES if name in given}
+        marks: list[tuple[str, int]] = given.pop("marks", [])  # type: ignore[assignment]
+        start = min(a for a, _ in stages.values())  # type: ignore[misc]
+        end = max(b for _, b in stages.values())  # type: ignore[misc]
+        held = {name: b - a for name, (a, b) in stages.items()}  # type: ignore[misc]
+        self.requests({"start": start, "TraceId": trace, "SpanId": root, **held,
+                       "E2ENs": end - start, **given})  # fmt: skip
+        rows: list[dict[str, object]] = [
+            {"TraceId": trace, "SpanId": root, "start": start, "duration": end - start},
+            {"TraceId": trace, "SpanId": call, "ParentSpanId": root, "start": start,
+             "duration": end - start},
+        ]  # fmt: skip
+        for i, (name, (a, b)) in enumerate(stages.items()):  # type: ignore[misc]
+            events = marks if name == "decode" else []
+            rows.append({
+                "TraceId": trace, "SpanId": f"{i:x}{n:015x}", "ParentSpanId": call,
+                "SpanName": name, "SpanAttributes": {"stagelens.stage": name}, "start": a,
+                "duration": b - a, "Events.Name": [m for m, _ in events],
+                "Events.Timestamp": [when(at) for _, at in events],
+                "Events.Attributes": [{} for _ in events],
+            })  # fmt: skip
+        self.spans(*rows)
+        return trace
+
     def told(self, metric: str, value: int, at: int, **more: str) -> None:
         """One cumulative point; ``more``: ``instance``, ``reason``, ``started`` (ns)."""
         reason = more.get("reason")
@@ -140,6 +212,22 @@ def when(offset_ns: int) -> str:
     """``BASE_UNIX_NS + offset_ns`` as ClickHouse reads it, to the nanosecond."""
     seconds, ns = divmod(BASE_UNIX_NS + offset_ns, 1_000_000_000)
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}.{ns:09d}"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """One Chromium for the tests of a module."""
+    if CHROMIUM is None:
+        pytest.skip("no Chromium: apt-get install chromium")
+    with chromium() as one:
+        yield one
+
+
+@pytest.fixture
+def tab(browser: Any) -> Iterator[Any]:
+    """A page whose console must stay free of errors."""
+    with clean_tab(browser) as one:
+        yield one
 
 
 @pytest.fixture

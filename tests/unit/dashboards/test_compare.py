@@ -78,3 +78,17 @@ def test_sides_that_are_neither_run_nor_window_are_refused(text):
     """An open or reversed window, an empty name, no time."""
     with pytest.raises(BadValueError, match="window"):
         parse_side(text, Filters(), CLOCK.unix_ns())
+
+
+def test_lengths_can_be_matched(store):
+    """A has 4 short and 2 long answers, B 1 short and 5 long: both keep 1 short and 2 long."""
+    for run, short, long in (("A", 4, 2), ("B", 1, 5)):
+        for n, tokens in ((short, 20), (long, 500)):
+            one = {"decode": tokens * S, "OutputTokens": tokens, "InputTokens": 50}
+            store.requests(*({**one, "Tags": {"run": run}} for _ in range(n)))
+    store.requests({"decode": 7 * S, "Tags": {"run": "A"}})
+    found = StoreSource(store, CLOCK).compare(Filters(), "A", "B", match=True)
+    assert (found.requests_a, found.requests_b) == (3, 3)
+    assert (found.left_out_a, found.left_out_b, found.warnings) == (4, 3, ())
+    assert {d.difference_ns for d in found.differences if d.quantity == "e2e"} == {0}
+    assert "differs" in StoreSource(store, CLOCK).compare(Filters(), "A", "B").warnings[0]

@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import shutil
-import socket
-import threading
-import urllib.request
 from collections.abc import Iterator
-from urllib.parse import urlencode
 
 import pytest
-import uvicorn
 
 from dashboards.api import build_api
+from tests.support.browser import SIZES, S, asked, seconds, served, shown
 from tests.support.clock import FakeClock
 from tests.unit.dashboards.conftest import NOW_UNIX_NS, HandStore
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: apt-get install chromium")
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-         "--disable-background-networking", "--disable-component-update", "--disable-sync"]  # fmt: skip
-S = 1_000_000_000
 ID = "ab" * 16
 HOSTILE = "<img src=x onerror=\"document.title='taken'\">"
-SIZES = {"wide": {"width": 1280, "height": 900}, "narrow": {"width": 420, "height": 900}}
 
 
 @pytest.fixture(scope="module")
@@ -47,55 +35,8 @@ def page_url(module_store: HandStore) -> Iterator[str]:
         {**at, "SpanId": "p", "ParentSpanId": "r", "SpanName": "prefill", "duration": S,
          "SpanAttributes": {"stagelens.stage": "prefill"}},
     )  # fmt: skip
-    sock = socket.create_server(("127.0.0.1", 0))
-    app = build_api(module_store, None, FakeClock(unix_ns=NOW_UNIX_NS))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="critical", lifespan="off", ws="none"))
-    thread = threading.Thread(target=server.run, args=([sock],))
-    thread.start()
-    yield f"http://127.0.0.1:{sock.getsockname()[1]}"
-    server.should_exit = True
-    thread.join(10)
-    sock.close()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[object]:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as play:
-        one = play.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield one
-        one.close()
-
-
-@pytest.fixture
-def tab(browser) -> Iterator[object]:
-    """A page whose console must stay free of errors: the policy was not broken."""
-    context = browser.new_context(viewport=SIZES["wide"], timezone_id="Europe/Rome")
-    one = context.new_page()
-    problems: list[str] = []
-    one.on("console", lambda m: problems.append(m.text) if m.type == "error" else None)
-    one.on("pageerror", lambda e: problems.append(str(e)))
-    yield one
-    context.close()
-    assert [p for p in problems if "400 (Bad Request)" not in p] == []
-
-
-def shown(tab, url: str, **query: str) -> None:
-    tab.goto(f"{url}/?{urlencode(query)}" if query else url)
-    tab.wait_for_selector("main:not([aria-busy])")
-
-
-def asked(url: str, path: str, **query: str) -> dict[str, object]:
-    with urllib.request.urlopen(f"{url}/api/v1{path}?{urlencode(query)}") as answer:
-        return json.load(answer)
-
-
-def seconds(ns: float) -> str:
-    """As the page writes times below a minute."""
-    if ns >= S:
-        return f"{ns / 1e9:.2f} s"
-    return f"{ns / 1e6:.1f} ms" if ns >= 1e6 else f"{ns / 1e3:.0f} µs"
+    with served(build_api(module_store, None, FakeClock(unix_ns=NOW_UNIX_NS))) as url:
+        yield url
 
 
 def test_the_overviews_figures_are_the_apis(tab, page_url):
@@ -110,7 +51,7 @@ def test_the_overviews_figures_are_the_apis(tab, page_url):
         assert cells[3] == seconds(figures["p99_ns"])
         assert cells[5] == str(figures["n"])
     tab.wait_for_selector(".chart .main-svg")
-    assert tab.locator(".chart").count() == 4
+    assert tab.locator(".chart").count() == 6
     assert tab.locator("#zone").inner_text() == "Times in Europe/Rome"
 
 
@@ -135,9 +76,41 @@ def test_the_request_table_is_sorted_and_leads_to_the_waterfall(tab, page_url):
     tab.locator("tbody a").first.click()
     tab.wait_for_url(f"**id={ID}*")
     tab.locator("[data-test=waterfall]").wait_for()
+    tab.wait_for_selector("main:not([aria-busy])")
     assert tab.locator("[data-test=waterfall] .name").all_inner_texts() == [HOSTILE, "prefill"]
     tab.get_by_role("button", name="prefill").press("Enter")
     tab.locator("dt", has_text="stagelens.stage").wait_for()
+
+
+def test_the_live_tail_puts_new_requests_on_top(tab, page_url, module_store):
+    """What ends while one watches appears above the others, without a reload; a pause holds it."""
+    shown(tab, page_url, view="tail")
+    assert tab.locator("tbody tr").count() == 41
+    module_store.requests(
+        {"start": 55 * 60 * S, "decode": S, "Model": "newcomer", "Operation": "chat"}
+    )
+    tab.locator("tbody tr", has_text="newcomer").wait_for()
+    assert "newcomer" in tab.locator("tbody tr").first.inner_text()
+    tab.get_by_role("button", name="Pause").press("Enter")
+    assert tab.get_by_role("button", name="Pause").get_attribute("aria-pressed") == "true"
+    module_store._store.command(
+        f"ALTER TABLE {module_store.database}.requests DELETE WHERE Model = 'newcomer' "
+        "SETTINGS mutations_sync = 1"
+    )
+
+
+def test_the_focus_stays_when_a_slider_draws_the_view_again(tab, page_url):
+    """Three arrow keys in a row move one slider three times."""
+    shown(tab, page_url, view="whatif", change="decode=-20%")
+    slider = tab.get_by_label("decode, per cent")
+    slider.focus()
+    for _ in range(3):
+        before = tab.url
+        tab.keyboard.press("ArrowRight")
+        tab.wait_for_url(lambda url, before=before: url != before)
+        tab.wait_for_selector("main:not([aria-busy])")
+    assert "change=decode%3D-5" in tab.url
+    assert slider.evaluate("one => one === document.activeElement")
 
 
 def test_hostile_names_are_text_everywhere(tab, page_url):
@@ -192,7 +165,7 @@ def test_no_view_has_an_accessibility_violation(browser, page_url, size, scheme,
     context = browser.new_context(viewport=SIZES[size], color_scheme=scheme, bypass_csp=True)
     tab = context.new_page()
     found = {}
-    for view in ("overview", "slices", "requests", "whatif", "compare", "trace"):
+    for view in ("overview", "slices", "requests", "tail", "whatif", "compare", "trace"):
         shown(tab, page_url, view=view, id=ID, a="1h..30m", b="30m..now")
         tab.screenshot(path=tmp_path / f"{view}.png", full_page=True)
         assert (tmp_path / f"{view}.png").stat().st_size > 5_000

@@ -15,7 +15,7 @@ from stagelens.settings import Config
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")))
 NAMES = [page.relative_to(ROOT).as_posix() for page in PAGES]
-OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
+OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
 
 
 def text_of(page: Path) -> str:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracer.stages import Stage, StageInterval, partition
+from tracer.stages import Stage, StageInterval, critical_path, partition
 
 S = 1_000_000_000
 REAL = [stage for stage in Stage if stage is not Stage.UNATTRIBUTED]
@@ -103,3 +103,30 @@ def test_an_interval_or_request_that_ends_before_it_starts_is_refused():
         StageInterval(Stage.DECODE, 2, 1)
     with pytest.raises(ValueError, match="before its start"):
         partition(2, 1, [])
+
+
+def by_the_rule(start, end, given):
+    """The walk as the rule says it, one look at all intervals a step."""
+    order = {stage: i for i, stage in enumerate(Stage)}
+    left = [i for i in given if max(i.start_ns, start) < min(i.end_ns, end)]
+    path, at_ns = [], end
+    while at_ns > start:
+        left = [i for i in left if i.start_ns < at_ns]
+        if not left:
+            return [(None, start, at_ns), *path]
+        one = min(
+            left, key=lambda i: (-min(i.end_ns, at_ns), i.end_ns, i.start_ns, order[i.stage])
+        )
+        if one.end_ns < at_ns:
+            path.insert(0, (None, one.end_ns, at_ns))
+            at_ns = one.end_ns
+        path.insert(0, (one, max(one.start_ns, start), at_ns))
+        at_ns = max(one.start_ns, start)
+    return path
+
+
+@given(st.integers(0, 50), st.integers(0, 100), intervals)
+def test_the_critical_path_is_the_one_of_the_rule(start, length, given_intervals):
+    """The heap gives the same holders and bounds as the rule does word by word."""
+    end = start + length
+    assert critical_path(start, end, given_intervals) == by_the_rule(start, end, given_intervals)

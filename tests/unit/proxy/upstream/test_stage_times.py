@@ -10,7 +10,7 @@ import pytest
 
 from proxy.request.call import ChoiceMarks
 from proxy.upstream.call import REPAIR_TOO_LONG, UpstreamCall
-from proxy.upstream.dialects import read_event
+from proxy.upstream.dialects import Answer, read_event
 from proxy.upstream.usage import ServerTimes, Usage, ms_to_ns, read_headers
 from tests.fake_llm.dialects import DONE, content, timed, usage
 from tests.fake_llm.server import Pause, Reply, fake_llm
@@ -147,17 +147,34 @@ def test_a_whole_answers_times_end_at_its_last_byte():
         ({"x-envoy-upstream-service-time": "12"}, 12, None, ("x-envoy-upstream-service-time",)),
         ({"server-timing": 'queue;dur=4.5, app;desc="x";dur=9, prefill;dur=20'}, None, 4.5,
          ("server-timing",)),
+        ({"x-queue-time": "7"}, None, 7, ("x-queue-time",)),
         ({"server-timing": "queue;dur=NaN, prefill;dur=-1, x", "openai-processing-ms": "odd"},
          None, None, ()),
     ],
 )  # fmt: skip
 def test_timing_headers_are_used_and_nonsense_is_not(headers, processing_ms, queue_ms, said_by):
-    """Server-Timing, Envoy's and OpenAI's header; what is no duration says nothing."""
+    """Server-Timing, TGI's, Envoy's and OpenAI's header; what is no duration says nothing."""
     times = ServerTimes()
     read_headers(times, headers)
     assert times.processing_ns == (None if processing_ms is None else processing_ms * MS)
     assert times.queue_ns == (None if queue_ms is None else queue_ms * MS)
     assert times.said_by == said_by
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"usage": {"queue_time": 0.02, "prompt_time": 0.1, "completion_time": 0.5}},
+        {"time_info": {"queue_time": 0.02, "prompt_time": 0.1, "completion_time": 0.5}},
+    ],
+)
+def test_seconds_beside_the_usage_are_stage_times(body):
+    """Groq's usage and Cerebras's time_info: queue 20 ms, prefill 100 ms, decode 500 ms."""
+    answer = Answer()
+    read_event(json.dumps({"choices": [], **body}).encode(), answer)
+    times = answer.times
+    assert (times.queue_ns, times.prefill_ns, times.decode_ns) == (20 * MS, 100 * MS, 500 * MS)
+    assert times.said_by == ("usage.times",)
 
 
 @pytest.mark.parametrize("odd", [None, True, "5", -1, float("nan"), float("inf"), 1e300, [], 2**80])

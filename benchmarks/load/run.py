@@ -1,0 +1,263 @@
+"""How true `stagelens bench` is: its percentiles beside those of the server it loads.
+
+The server (target.py) writes down when each token really left. It has one core, the
+load client the other one. First an open loop at --rate; then a replay of 1,000 recorded
+requests; then, where --guidellm names an environment that has it, guidellm on the same
+target at a rate that it can hold, alternating with ours.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import csv
+import json
+import os
+import random
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from dashboards.models.records import Record
+from stagelens.bench.figures import percentile
+from stagelens.bench.machine import machine, versions
+from stagelens.bench.replay import choose
+from stagelens.bench.run import Runner, run_fast
+from stagelens.bench.settings import BenchSettings
+from tracer.clock import SystemClock
+
+HERE = Path(__file__).resolve().parent
+LOAD_CORE, TARGET_CORE = {0}, {1}
+LEVELS = (50, 90, 99)
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What the target did, in the order of arrival: seconds."""
+
+    at: list[float]
+    ttft: list[float]
+    e2e: list[float]
+    itl: list[float]
+    tokens: list[int]
+    prompts: list[int]
+
+
+@dataclass
+class Target:
+    url: str
+    log: Path
+    process: subprocess.Popen[bytes]
+
+    def truth(self, last: int) -> Truth:
+        """Of the ``last`` requests: those before are probes and warm-up."""
+        rows = [json.loads(line) for line in self.log.read_text().splitlines()]
+        rows = sorted(rows, key=lambda row: row["at"])[-last:]
+        return Truth(
+            at=[r["at"] for r in rows], ttft=[r["left"][0] for r in rows],
+            e2e=[r["done"] for r in rows],
+            itl=[b - a for r in rows for a, b in pairwise(r["left"])],
+            tokens=[len(r["left"]) for r in rows], prompts=[r["prompt"] for r in rows],
+        )  # fmt: skip
+
+
+@contextlib.contextmanager
+def target(folder: Path) -> Iterator[Target]:
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        port = int(sock.getsockname()[1])
+    log = folder / f"target-{port}.jsonl"
+    process = subprocess.Popen(
+        [sys.executable, str(HERE / "target.py"), str(port), str(log)],
+        stdout=subprocess.PIPE,
+        preexec_fn=lambda: os.sched_setaffinity(0, TARGET_CORE),  # noqa: PLW1509  no threads here
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        url = f"http://127.0.0.1:{port}"
+        urllib.request.urlopen(f"{url}/v1/models", timeout=5).read()
+        yield Target(url, log, process)
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+def ours(folder: Path, rate: float, seconds: float, arrivals: str) -> tuple[dict[str, list[float]], Truth]:
+    """Client's values in seconds, and the truth of the same requests."""
+    out = folder / "ours.csv"
+    with target(folder) as one:
+        subprocess.run(
+            [sys.executable, "-m", "stagelens", "bench", "--url", one.url, "--rate", str(rate),
+             "--arrivals", arrivals, "--duration", str(seconds), "--warmup", "2", "--input", "64",
+             "--output", "16", "--format", "csv", "--out", str(out), "--quiet"],
+            check=True, preexec_fn=lambda: os.sched_setaffinity(0, LOAD_CORE),
+        )  # fmt: skip
+        rows = [r for r in csv.DictReader(out.open()) if r["measured"] == "True"]
+        assert all(not r["error"] for r in rows), [r for r in rows if r["error"]][:3]
+        truth = one.truth(len(rows))
+    seen = {name: [int(r[f"{name}_ns"]) / 1e9 for r in rows]
+            for name in ("ttft", "ttft_sent", "e2e", "e2e_sent", "late")}  # fmt: skip
+    seen["tpot"] = [float(r["tpot_ns"]) / 1e9 for r in rows]
+    return seen, truth
+
+
+def accuracy(folder: Path, rate: float, seconds: float) -> list[dict[str, object]]:
+    """Rows: how far each percentile from the send is from the truth."""
+    seen, truth = ours(folder, rate, seconds, "poisson")
+    rows: list[dict[str, object]] = []
+    true_tpot = [(e - t) / 15 for e, t in zip(truth.e2e, truth.ttft, strict=True)]
+    for name, found, true in (
+        ("TTFT", seen["ttft_sent"], truth.ttft), ("E2E", seen["e2e_sent"], truth.e2e),
+        ("TPOT", seen["tpot"], true_tpot),
+    ):  # fmt: skip
+        for level in LEVELS:
+            a, b = at(found, level), at(true, level)
+            rows.append(row(f"{name} p{level} at {rate:g}/s, off by", "ms", [(a - b) * 1e3],
+                            "within 1 ms or 1 %", seen_ms=a * 1e3, true_ms=b * 1e3))  # fmt: skip
+    rows.append(row("sent late, p99", "ms", [at(seen["late"], 99) * 1e3], ""))
+    span = truth.at[-1] - truth.at[0]
+    rows.append(row("requests reached the server", "1/s", [(len(truth.at) - 1) / span], f"{rate:g}"))
+    return rows
+
+
+def replayed(folder: Path, count: int = 1000) -> list[dict[str, object]]:
+    """Rows: gaps at the server beside the recorded ones, and lengths."""
+    rng = random.Random(3)
+    at_ns, made = 0, []
+    for n in range(count):
+        times = dict.fromkeys(("prompt_ns", "queue_ns", "prefill_ns", "decode_ns", "deliver_ns"), 0)
+        made.append(Record(
+            trace_id=f"{n:032x}", start_unix_ns=at_ns, stream=True, status="ok", e2e_ns=1, ttft_ns=1,
+            tpot_ns=None, input_tokens=rng.randint(12, 800), output_tokens=rng.randint(1, 24),
+            cached_tokens=0, **times,
+        ))  # fmt: skip
+        at_ns += int(rng.expovariate(1 / 20e6))
+    os.sched_setaffinity(0, LOAD_CORE)
+    with target(folder) as one:
+        settings = BenchSettings(url=one.url, replay="made")
+        runner = Runner(settings, "r", None, SystemClock(), recorded=choose(made))
+        ran = run_fast(runner.run())
+        truth = one.truth(count)
+    os.sched_setaffinity(0, LOAD_CORE | TARGET_CORE)
+    [(level, _)] = ran.levels
+    wanted = [(b.start_unix_ns - a.start_unix_ns) / 1e9 for a, b in pairwise(made)]
+    gaps = [b - a for a, b in pairwise(truth.at)]
+    off = [abs(a - b) for a, b in zip(gaps, wanted, strict=True)]
+    exact = sum(a == r.input_tokens and b == r.output_tokens
+                for a, b, r in zip(truth.prompts, truth.tokens, made, strict=True))  # fmt: skip
+    return [
+        row(f"replay of {count}: gaps at the server off by, p99", "ms", [at(off, 99) * 1e3], "at most 2"),
+        row("replay: requests with exact lengths", "", [exact], str(count)),
+        row("replay: answered", "", [level.counts.ok], str(count)),
+    ]
+
+
+def against_guidellm(
+    folder: Path, env: Path, rate: float, seconds: float, rounds: int
+) -> list[dict[str, object]]:
+    """Rows: each tool's figure over the truth of its own requests, so that they compare."""
+    found: dict[str, list[float]] = {}
+    for number in range(rounds):
+        tools = ("stagelens", "guidellm") if number % 2 == 0 else ("guidellm", "stagelens")
+        figures = {tool: one_tool(tool, folder, env, rate, seconds) for tool in tools}
+        for name in figures["stagelens"]:
+            ratio = figures["stagelens"][name] / figures["guidellm"][name]
+            found.setdefault(name, []).append(ratio)
+            print(f"round {number + 1}: {name}: {figures['stagelens'][name]:.4f} (ours), "
+                  f"{figures['guidellm'][name]:.4f} (guidellm)", file=sys.stderr)  # fmt: skip
+    return [row(f"{name}, ours / guidellm", "", values, "0.97 to 1.03") for name, values in found.items()]
+
+
+def one_tool(tool: str, folder: Path, env: Path, rate: float, seconds: float) -> dict[str, float]:
+    if tool == "stagelens":
+        seen, truth = ours(folder, rate, seconds, "constant")
+        seen = {"TTFT": seen["ttft_sent"], "E2E": seen["e2e_sent"], "ITL": seen["tpot"]}
+    else:
+        seen, truth = guidellm(folder, env, rate, seconds)
+    print(f"{tool}: true TTFT p50 {at(truth.ttft, 50):.4f} p99 {at(truth.ttft, 99):.4f}, "
+          f"true E2E p50 {at(truth.e2e, 50):.4f}; n {len(truth.at)}", file=sys.stderr)  # fmt: skip
+    return {f"{name} {p}": at(values, int(p[1:])) for name, values in seen.items()
+            for p in ("p50", "p90", "p99")}  # fmt: skip
+
+
+def guidellm(folder: Path, env: Path, rate: float, seconds: float) -> tuple[dict[str, list[float]], Truth]:
+    """guidellm at a constant rate; its per-request values out of its JSON report."""
+    out = folder / "guidellm.json"
+    out.unlink(missing_ok=True)
+    with target(folder) as one:
+        subprocess.run(
+            [f"{env}/bin/guidellm", "benchmark", "--target", one.url, "--model", "m", "--processor",
+             str(env / "tokenizer"), "--profile", "constant", "--rate", str(rate), "--max-seconds",
+             str(seconds), "--data", "prompt_tokens=64,output_tokens=16", "--output-path", str(out)],
+            check=True, stdout=subprocess.DEVNULL,
+            preexec_fn=lambda: os.sched_setaffinity(0, LOAD_CORE),
+        )  # fmt: skip
+        requests = json.loads(out.read_text())["benchmarks"][0]["requests"]["successful"]
+        truth = one.truth(len(requests))
+    return {
+        "TTFT": [r["time_to_first_token_ms"] / 1e3 for r in requests],
+        "E2E": [r["request_latency"] for r in requests],
+        "ITL": [r["inter_token_latency_ms"] / 1e3 for r in requests],
+    }, truth
+
+
+def at(values: list[float], level: float) -> float:
+    found = percentile(sorted(values), level)
+    assert found is not None
+    return found
+
+
+def row(what: str, unit: str, values: list[float], goal: str, **more: float) -> dict[str, object]:
+    return {"what": what, "unit": unit, "values": values, "goal": goal, **more}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rate", type=float, default=500)
+    parser.add_argument("--seconds", type=float, default=20)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--guidellm", type=Path, help="environment with guidellm and tokenizer/")
+    parser.add_argument("--guidellm-rate", type=float, default=50)
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    scratch = Path(tempfile.mkdtemp())
+    try:
+        parts = [accuracy(scratch, options.rate, options.seconds) for _ in range(options.rounds)]
+        rows = [merged(same) for same in zip(*parts, strict=True)]
+        rows += replayed(scratch)
+        if options.guidellm:
+            rows += against_guidellm(
+                scratch, options.guidellm, options.guidellm_rate, options.seconds, options.rounds
+            )
+    finally:
+        shutil.rmtree(scratch)
+    told = {"machine": machine(), "versions": versions(), "rows": rows,
+            "load": f"{options.rate:g} requests/s for {options.seconds:g} s, 16 tokens, one core; "
+            f"{options.rounds} rounds", "made_at": time.strftime("%Y-%m-%d")}  # fmt: skip
+    print(f"machine: {told['machine']}; load: {told['load']}")
+    for one in rows:
+        v = one["values"]
+        print(f"{one['what']:<52}{min(v):>10.3f}{statistics.median(v):>10.3f}{max(v):>10.3f} "
+              f"{one['unit']:<4} {one['goal']}")  # fmt: skip
+    if options.out:
+        options.out.write_text(json.dumps(told, indent=2))
+    return 0
+
+
+def merged(same: tuple[dict[str, object], ...]) -> dict[str, object]:
+    return {**same[0], "values": [v for one in same for v in one["values"]]}  # type: ignore[union-attr]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

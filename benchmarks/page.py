@@ -1,0 +1,61 @@
+"""docs/benchmarks.md from the JSON that the benchmarks write: RESULTS folder, PAGE file.
+
+A result has `machine`, `versions`, `load` (a sentence) and `rows`: `what`, `unit`,
+`values` (one a round) and `goal`. A folder's run.py gives the section its words.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import statistics
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+HEAD = """# The project's own numbers
+
+Made by `make bench` (benchmarks/page.py) from the JSON of each benchmark. Contestants take turns
+within a round; min, median and max are over the rounds. A machine that does other work beside
+gives other figures: compare the ratios and differences, not the times.
+"""
+
+
+def words_of(name: str) -> str:
+    """The docstring of the benchmark's run.py."""
+    run = HERE / name / "run.py"
+    return ast.get_docstring(ast.parse(run.read_text())) or "" if run.is_file() else ""
+
+
+def section(name: str, told: dict[str, object]) -> str:
+    versions = ", ".join(f"{k} {v}" for k, v in dict(told.get("versions") or {}).items())
+    facts = [f"Machine: {told.get('machine', 'not told')}."]
+    facts += [f"Load: {told['load']}."] if told.get("load") else []
+    facts += [f"Versions: {versions}."] if versions else []
+    rows = "\n".join(line(row) for row in told.get("rows") or ())  # type: ignore[attr-defined]
+    table = f"| figure | unit | min | median | max | goal |\n|---|---|---|---|---|---|\n{rows}\n"
+    return f"## {name}\n\n{words_of(name)}\n\n{' '.join(facts)}\n\n{table if rows else ''}"
+
+
+def line(row: dict[str, object]) -> str:
+    values = [v for v in row["values"] if v is not None]  # type: ignore[attr-defined]
+    told = [min(values), statistics.median(values), max(values)] if values else []
+    cells = [f"{v:.4g}" if abs(v) < 10_000 else f"{v:,.0f}" for v in told] or ["no data"] * 3
+    return f"| {row['what']} | {row.get('unit') or ''} | {' | '.join(cells)} | {row.get('goal') or ''} |"
+
+
+def main() -> int:
+    results, page = map(Path, sys.argv[1:3])
+    parts = []
+    for file in sorted(results.glob("*.json")):
+        told = json.loads(file.read_text())
+        if told.get("rows"):
+            parts.append(section(file.stem, told))
+        else:
+            print(f"{file.name} has no rows: left out", file=sys.stderr)
+    page.write_text("\n".join([HEAD, *parts]).rstrip() + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

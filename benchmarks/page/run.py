@@ -1,0 +1,184 @@
+"""How long each view of the page waits for its figures, over a store with many requests.
+
+    python benchmarks/page/run.py --requests 10000000 --out page.json
+
+The API runs in this process over the embedded ClickHouse and is asked over HTTP, one
+question at a time as the page asks. Each question is asked `--rounds` times; the first
+answer is kept apart, because ClickHouse's caches are cold for it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import resource
+import statistics
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from importlib.metadata import version
+from pathlib import Path
+from socket import create_server
+from urllib.parse import quote
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import uvicorn
+
+from benchmarks.page.fill import GAPS, fill
+from collectors.store.client import Store, StoreSettings, open_store
+from collectors.store.migrate import migrate
+from collectors.store.url import StoreUrl
+from dashboards.api import build_api
+from tracer.clock import SystemClock
+
+FIRST_PAINT_S, ANY_VIEW_S = 1.0, 2.0
+BY = (
+    "model",
+    "route",
+    "status",
+    "cached",
+    "warm",
+    "input_tokens",
+    "output_tokens",
+    "concurrency",
+    "tag:tenant",
+)
+
+
+def views(days: float, trace_id: str) -> dict[str, list[str]]:
+    """The questions of each view, in the order in which the page asks them."""
+    found: dict[str, list[str]] = {}
+    for name, since in (("1 h", "1h"), ("all", f"{days:g}d")):
+        at = f"since={since}"
+        found[f"overview, {name}: first figures"] = [f"/summary?{at}"]
+        found[f"overview, {name}: over time"] = [f"/series?{at}&measure=e2e"]
+        for by in BY:
+            found[f"slices by {by}, {name}"] = [f"/summary?{at}&by={quote(by)}"]
+        for sort in ("start", "e2e", "ttft"):
+            found[f"requests by {sort}, {name}"] = [f"/requests?{at}&sort={sort}&limit=100"]
+        found[f"filters' values, {name}"] = [f"/facets?{at}"]
+        found[f"what if, {name}"] = [f"/whatif?{at}&change=decode%3D-20%25"]
+        for path in ("attribution?measure=e2e&", "path?", "interference?", "cache?", "throughput?"):
+            found[f"{path.partition('?')[0]}, {name}"] = [f"/{path}{at}"]
+        found[f"goodput, {name}"] = [f"/goodput?{at}&ttft=1s&tpot=100ms"]
+        found[f"one tenant, {name}"] = [f"/summary?{at}&tag=tenant%3Dt1"]
+    found["overview, all, of one model: first figures"] = [f"/summary?since={days:g}d&model=small"]
+    found["overview, all, TTFT heat map"] = [f"/series?since={days:g}d&measure=ttft"]
+    found["compare two hours"] = ["/compare?a=2h..1h&b=1h..now"]
+    found["compare two halves"] = [f"/compare?a={days:g}d..{days / 2:g}d&b={days / 2:g}d..now"]
+    found["report (exact), 1 h"] = ["/report?since=1h"]
+    found["live tail"] = ["/requests?since=1m&sort=start&limit=100"]
+    found["one trace"] = [f"/traces/{trace_id}", f"/traces/{trace_id}/engine"]
+    return found
+
+
+def main() -> int:
+    asked = arguments()
+    with tempfile.TemporaryDirectory(prefix="stagelens-page-") as folder:
+        root = asked.store or Path(folder)
+        store = open_store(StoreUrl(kind="chdb", path=root / "store"), StoreSettings(ttl_days=400))
+        try:
+            migrate(store)
+            now = SystemClock().unix_ns()
+            took = filled(store, asked, now)
+            result = measured(store, asked, took)
+        finally:
+            store.close()
+    print_table(result)
+    if asked.out is not None:
+        asked.out.write_text(json.dumps(result, indent=2) + "\n")
+    return 0
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--requests", type=int, default=10_000_000)
+    parser.add_argument("--days", type=float, default=7.0)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument(
+        "--store", type=Path, help="folder that is kept, and used again if it is filled"
+    )
+    parser.add_argument("--out", type=Path, help="the figures as JSON")
+    return parser.parse_args()
+
+
+def filled(store: Store, asked: argparse.Namespace, now: int) -> float | None:
+    """Seconds that filling took; None where the store was filled before."""
+    database = store.database
+    if int(str(store.query(f"SELECT count() AS n FROM `{database}`.requests", {})[0]["n"])):
+        return None
+    began = time.perf_counter()
+    fill(store, asked.requests, asked.days, now, traced_hours=min(1.0, asked.days * 24))
+    return time.perf_counter() - began
+
+
+def measured(store: Store, asked: argparse.Namespace, took: float | None) -> dict[str, object]:
+    database = store.database
+    last = store.query(
+        f"SELECT TraceId AS id FROM `{database}`.otel_traces ORDER BY Timestamp DESC LIMIT 1 OFFSET 400",
+        {},
+    )
+    rows = int(str(store.query(f"SELECT count() AS n FROM `{database}`.requests", {})[0]["n"]))
+    sock = create_server(("127.0.0.1", 0))
+    config = uvicorn.Config(build_api(store, None), log_level="critical", lifespan="off", ws="none")
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, args=([sock],))
+    thread.start()
+    url = f"http://127.0.0.1:{sock.getsockname()[1]}"
+    try:
+        found = {
+            name: timed(url, paths, asked.rounds)
+            for name, paths in views(asked.days, str(last[0]["id"])).items()
+        }
+    finally:
+        server.should_exit = True
+        thread.join(10)
+        sock.close()
+    return {
+        "requests": rows, "days": asked.days, "gaps_per_request": GAPS, "rounds": asked.rounds,
+        "fill_s": took, "goal_s": {"first figures": FIRST_PAINT_S, "any view": ANY_VIEW_S},
+        "machine": {"cpus": os.cpu_count(), "kind": platform.machine(), "python": platform.python_version(),
+                    "chdb": version("chdb")},
+        "peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+        "views": found,
+    }  # fmt: skip
+
+
+def timed(url: str, paths: list[str], rounds: int) -> dict[str, object]:
+    """Seconds of all of a view's questions together: the first time, and the median after it."""
+    times: list[float] = []
+    size, problem = 0, None
+    for _ in range(rounds + 1):
+        began = time.perf_counter()
+        try:
+            size = sum(len(urllib.request.urlopen(f"{url}/api/v1{path}").read()) for path in paths)
+        except urllib.error.HTTPError as refused:
+            problem = json.loads(refused.read())["detail"]
+        times.append(time.perf_counter() - began)
+    return {
+        "first_s": round(times[0], 3), "median_s": round(statistics.median(times[1:]), 3),
+        "max_s": round(max(times[1:]), 3), "bytes": size, "problem": problem,
+    }  # fmt: skip
+
+
+def print_table(result: dict[str, object]) -> None:
+    print(f"{result['requests']:,} requests over {result['days']} days; {result['machine']}")
+    print(f"{'view':<48}{'first s':>9}{'median s':>10}{'max s':>8}{'KiB':>8}")
+    views = result["views"]
+    assert isinstance(views, dict)
+    for name, one in views.items():
+        goal = FIRST_PAINT_S if "first figures" in name else ANY_VIEW_S
+        mark = one["problem"] or ("over the goal" if one["median_s"] > goal else "")
+        print(
+            f"{name:<48}{one['first_s']:>9.3f}{one['median_s']:>10.3f}{one['max_s']:>8.3f}"
+            f"{one['bytes'] / 1024:>8.0f}  {mark}"
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Documents that pipelines search: chunks, words and vectors in one ClickHouse table."""

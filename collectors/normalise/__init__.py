@@ -1,0 +1,1 @@
+"""Spans of other tools made into the same stages and the same row of ``requests``."""

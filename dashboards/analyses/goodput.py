@@ -1,0 +1,231 @@
+"""Requests a second that met their limits, and the stage that broke each miss.
+
+A request is *good* when it ended ``ok`` and every limit that was given holds:
+``TTFT <= limit``, ``TPOT <= limit``, ``E2E <= limit``. ``goodput = good / window``, the
+window from the first start to the last end of the chosen requests. A request with one
+token has no TPOT and cannot break it; of one that was not streamed TTFT is not known, and
+then neither is whether it was good (unless it broke another limit). A wider limit can
+only add good requests.
+
+The stage that broke a limit is the one that took most above its usual time, which is its
+median among the good requests (0 where none is good)::
+
+    argmax over stages s of  time_s - median of time_s among the good
+
+over all stages for E2E, over those before the first token and the ``rest`` (the way to the
+client) for TTFT. TPOT is broken by ``preempted`` where it would have held without the time
+off the engine, else by ``decode``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from dashboards.analyses.costs import cost_of, tasks_of
+from dashboards.analyses.groups import Key, whole_and_groups
+from dashboards.errors import BadValueError
+from dashboards.filters import Filters, Where
+from dashboards.models.goodput import Broken, Goodput, GoodputFigures, Limits
+from dashboards.prices import Prices
+from dashboards.queries.base import QueryLimits, QueryStore, Row, run
+from dashboards.queries.measures import STAGE_COLUMNS
+from dashboards.times import NS_PER_S
+from tracer.stages import Stage
+
+BEFORE: Final = (Stage.PROMPT, Stage.RETRIEVAL, Stage.QUEUE, Stage.PREFILL, Stage.TOOL)
+REST: Final = "rest"
+_UNIT_NS: Final = {"ns": 1, "us": 1000, "ms": 1_000_000, "s": NS_PER_S}
+_LIMIT: Final = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)(ns|us|ms|s)", re.ASCII)
+_SOURCE: Final = "FROM {database:Identifier}.requests WHERE"
+
+_TTFT: Final = "toInt64(assumeNotNull(FirstTokenNs))"
+_TPOT: Final = "assumeNotNull(TpotNs)"
+_MET: Final[Mapping[str, str]] = {
+    "ttft": f"if(isNull(FirstTokenNs), NULL, {_TTFT} <= {{ttft:Int64}})",
+    "tpot": (
+        f"multiIf(isNotNull(TpotNs), {_TPOT} <= {{tpot:Float64}}, OutputTokens <= 1, true, NULL)"
+    ),
+    "e2e": "toInt64(E2ENs) <= {e2e:Int64}",
+}
+_REST: Final = (
+    f"greatest(toInt64(0), toInt64(ifNull(FirstTokenNs, 0)) - "
+    f"({' + '.join(f'toInt64({STAGE_COLUMNS[s]})' for s in BEFORE)}))"
+)
+_TIMES: Final = {**{str(s): f"toInt64({c})" for s, c in STAGE_COLUMNS.items()}, REST: _REST}
+_PARTS: Final = {"ttft": (*map(str, BEFORE), REST), "e2e": tuple(map(str, Stage))}
+
+
+def parse_limits(ttft: str | None, tpot: str | None, e2e: str | None) -> Limits:
+    """Limits from texts such as ``500ms`` and ``2s``.
+
+    Raises:
+        BadValueError: none was given, or one is no time.
+    """
+    given = {"ttft": ttft, "tpot": tpot, "e2e": e2e}
+    found = {f"{name}_ns": _limit(name, text) for name, text in given.items() if text is not None}
+    if not found:
+        raise BadValueError(
+            "no limit was given: give one or more of ttft, tpot and e2e, such as ttft=500ms"
+        )
+    return Limits(**found)
+
+
+def _limit(name: str, text: str) -> int:
+    match = _LIMIT.fullmatch(text.strip())
+    if match is None:
+        raise BadValueError(f"{name} {text!r} is not a limit: write it as 500ms, 2s or 800us")
+    return round(float(match[1]) * _UNIT_NS[match[2]])
+
+
+def goodput(
+    store: QueryStore,
+    filters: Filters,
+    asked: Limits,
+    by: Sequence[str] = (),
+    prices: Prices | None = None,
+    limits: QueryLimits | None = None,
+) -> Goodput:
+    """Goodput of the chosen requests, what they cost, and their tasks' outcomes.
+
+    Raises:
+        BadValueError: ``by`` holds a name that is no dimension.
+        UnavailableError: the store gave no answer.
+    """
+    bound = limits or QueryLimits()
+    table = prices or Prices()
+    window: list[int | None] = []
+
+    def ask(picked: Where, key: Key) -> GoodputFigures:
+        found = _figures(store, picked, key, asked, table, bound, window)
+        window.append(found.window_ns)  # of the whole, which comes first
+        return found
+
+    overall, groups, left = whole_and_groups(store, filters, by, bound, ask)
+    return Goodput(
+        filters=filters, by=tuple(by), limits=asked, overall=overall, groups=groups,
+        groups_left_out=left, reading=_reading(overall), assumptions=_ASSUMPTIONS,
+    )  # fmt: skip
+
+
+def _figures(
+    store: QueryStore,
+    picked: Where,
+    key: Key,
+    asked: Limits,
+    prices: Prices,
+    limits: QueryLimits,
+    window: Sequence[int | None],
+) -> GoodputFigures:
+    given = {n: ns for n in _MET if (ns := getattr(asked, f"{n}_ns")) is not None}
+    params: dict[str, object] = {**picked.params, **given}
+    row = run(store, _counts_sql(picked, list(given)), params, limits)[0]
+    n, good = int(row["n"]), int(row["good"])
+    length = int(row["last"]) - int(row["first"]) if n else None
+    usual = {f"m_{name}": round(row[f"m_{name}"]) if good else 0 for name in _TIMES}
+    broken = run(store, _broken_sql(picked, list(given)), {**params, **usual}, limits)[0] if given else {}
+    whole = window[0] if window else length
+    return GoodputFigures(
+        key=key, requests=n, good=good, missed=int(row["missed"]), failed=int(row["failed"]),
+        unknown=n - good - int(row["missed"]) - int(row["failed"]), window_ns=length,
+        requests_per_s=_per_s(n, whole), goodput_per_s=_per_s(good, whole),
+        good_share=good / n if n else None,
+        broken=tuple(_broken(broken, name) for name in given),
+        cost=cost_of(store, picked, prices, whole, good, limits),
+        tasks=tasks_of(store, picked, prices, limits),
+    )  # fmt: skip
+
+
+def _good(names: Sequence[str]) -> str:
+    return " AND ".join(["Status = 'ok'", *(f"ifNull({_MET[one]}, false)" for one in names)])
+
+
+def _counts_sql(picked: Where, names: Sequence[str]) -> str:
+    broke = " OR ".join(f"NOT ifNull({_MET[one]}, true)" for one in names) or "false"
+    good = _good(names)
+    medians = [
+        f"quantileExactInclusiveIf(0.5)({value}, {good}) AS m_{name}"
+        for name, value in _TIMES.items()
+    ]
+    columns = [
+        "count() AS n",
+        f"countIf({good}) AS good",
+        f"countIf(Status = 'ok' AND ({broke})) AS missed",
+        "countIf(Status != 'ok') AS failed",
+        "toInt64(min(toUnixTimestamp64Nano(Timestamp))) AS first",
+        "toInt64(max(toUnixTimestamp64Nano(Timestamp) + toInt64(E2ENs))) AS last",
+        *medians,
+    ]
+    return f"SELECT {', '.join(columns)} {_SOURCE} {picked.sql}"
+
+
+def _broken_sql(picked: Where, names: Sequence[str]) -> str:
+    columns: list[str] = []
+    for one in names:
+        broke = f"(Status = 'ok' AND NOT ifNull({_MET[one]}, true))"
+        columns += [
+            f"countIf({broke}) AS n_{one}",
+            f"sumMapIf(map({_breaker(one)}, toUInt64(1)), {broke}) AS by_{one}",
+        ]
+    return f"SELECT {', '.join(columns)} {_SOURCE} {picked.sql}"
+
+
+def _breaker(limit: str) -> str:
+    """The name of the stage that broke ``limit``, as SQL."""
+    if limit == "tpot":
+        without = (
+            f"{_TPOT} - PreemptedNs / greatest(1, toInt64(ifNull(OutputTokens, 2)) - 1)"
+        )
+        return f"if(PreemptedNs > 0 AND {without} <= {{tpot:Float64}}, 'preempted', 'decode')"
+    parts = _PARTS[limit]
+    names = ", ".join(f"'{name}'" for name in parts)
+    above = ", ".join(f"{_TIMES[name]} - {{m_{name}:Int64}}" for name in parts)
+    return f"arrayElement([{names}], indexOf([{above}], arrayMax([{above}])))"
+
+
+def _broken(row: Row, limit: str) -> Broken:
+    stages: dict[str, Any] = row[f"by_{limit}"] or {}
+    order = sorted(stages.items(), key=lambda pair: (-int(pair[1]), pair[0]))
+    return Broken(
+        limit=limit, n=int(row[f"n_{limit}"]), stages={name: int(count) for name, count in order}
+    )
+
+
+def _per_s(amount: int, window_ns: int | None) -> float | None:
+    return amount * NS_PER_S / window_ns if window_ns else None
+
+
+_ASSUMPTIONS: Final = (
+    (
+        "Good: ended ok within every limit. The window runs from the first start to the last end "
+        "of all chosen requests, for groups too."
+    ),
+    (
+        "TTFT is known of streamed requests. A request of one token cannot break TPOT. Requests "
+        "whose figure is not known are counted as unknown and not as good."
+    ),
+    (
+        "A limit is broken by the stage that took most above its median among the good requests; "
+        "TPOT by preempted where it had held without the time off the engine."
+    ),
+    (
+        "Cost: tokens by the price table, or what a record itself says; GPU price x GPUs x window, "
+        "busy or idle. Of a task all model requests in its trace count."
+    ),
+)
+
+
+def _reading(found: GoodputFigures) -> tuple[str, ...]:
+    if not found.requests:
+        return ("There is no request to look at: widen the window or drop a filter.",)
+    rate = "no rate" if found.goodput_per_s is None else f"{found.goodput_per_s:.3g} a second"
+    share = (found.good_share or 0) * 100
+    said = [f"{found.good} of {found.requests} requests ({share:.0f} %) met the limits: {rate}."]
+    for one in found.broken:
+        if one.n:
+            stage, count = next(iter(one.stages.items()))
+            said.append(f"{one.n} broke {one.limit.upper()}, {count} of them in {stage}.")
+    if found.unknown:
+        said.append(f"Of {found.unknown} it is not known: a figure is missing.")
+    return tuple(said)

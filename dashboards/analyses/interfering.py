@@ -1,0 +1,170 @@
+"""Interference of stored requests: what they lost, and to whom."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from dashboards.analyses.compare import quantile
+from dashboards.analyses.groups import Key, whole_and_groups
+from dashboards.analyses.interference import LEAST_STEPS, Told, blame, excesses
+from dashboards.analyses.interfering_read import MOST_REQUESTS, Around, Id, read_around
+from dashboards.filters import Filters, Where, where
+from dashboards.models.interference import (
+    Cause,
+    Causer,
+    Interference,
+    InterferenceFigures,
+    Victim,
+)
+from dashboards.queries.base import QueryLimits, QueryStore, run
+
+SHOWN: Final = 20
+SHOWN_CAUSES: Final = 5
+_CHOSEN_SQL: Final = """\
+SELECT TraceId, SpanId, count() OVER () AS Chosen FROM {{database:Identifier}}.requests
+WHERE {picked} ORDER BY Timestamp DESC, TraceId, SpanId LIMIT {most}"""
+
+
+def interference(
+    store: QueryStore,
+    filters: Filters,
+    by: Sequence[str] = (),
+    limits: QueryLimits | None = None,
+) -> Interference:
+    """What the chosen requests' decode lost; those who caused it may be any request.
+
+    Raises:
+        BadValueError: ``by`` holds a name that is no dimension.
+        UnavailableError: the store gave no answer.
+    """
+    bound = limits or QueryLimits()
+    around = read_around(store, where(filters), bound)
+
+    def ask(picked: Where, key: Key) -> InterferenceFigures:
+        sql = _CHOSEN_SQL.format(picked=picked.sql, most=MOST_REQUESTS)
+        rows = run(store, sql, picked.params, bound)
+        chosen = int(rows[0]["Chosen"]) if rows else 0
+        return _figures(around, key, chosen, [(r["TraceId"], r["SpanId"]) for r in rows])
+
+    overall, groups, left = whole_and_groups(store, filters, by, bound, ask)
+    return Interference(
+        filters=filters, by=tuple(by), steps=around.steps, mixed_steps=around.mixed_steps,
+        mixed_left_out=around.mixed_left_out, without_baseline=around.without_baseline,
+        several_engines=around.several_engines, baselines=around.baselines,
+        overall=overall, groups=groups, groups_left_out=left,
+        reading=_reading(around, overall), assumptions=_ASSUMPTIONS,
+    )  # fmt: skip
+
+
+def _figures(around: Around, key: Key, chosen: int, ids: Sequence[Id]) -> InterferenceFigures:
+    wanted = {around.number[one] for one in ids if one in around.number}
+    told = Told()
+    decode: dict[int, int] = {}
+    seen: set[int] = set()
+    for instance, steps in around.mixed.items():
+        phases = [p for p in around.decodes.get(instance, []) if p.request in wanted]
+        prefills = around.prefills.get(instance, [])
+        seen |= {p.request for p in (*phases, *prefills) if p.request in wanted}
+        for one in phases:
+            decode[one.request] = decode.get(one.request, 0) + one.end_ns - one.start_ns
+        excess = excesses(steps, around.known[instance])
+        blame(steps, excess, phases, prefills, told)
+    lost = sorted(told.lost_ns.get(one, 0) for one in decode)
+    total, decoded = sum(lost), sum(decode.values())
+    return InterferenceFigures(
+        key=key, chosen=chosen, requests=len(ids), without_spans=len(ids) - len(seen),
+        victims=len(told.lost_ns), causers=len([one for one in told.caused_ns if one is not None]),
+        decode_ns=decoded, lost_ns=total, caused_ns=sum(told.caused_ns.values()),
+        unknown_ns=told.caused_ns.get(None, 0), share=total / decoded if decoded else None,
+        lost_p50_ns=round(quantile(lost, 0.5)) if lost else None,
+        lost_p95_ns=round(quantile(lost, 0.95)) if lost else None,
+        worst_victims=_victims(around, told, decode), worst_causers=_causers(around, told),
+    )  # fmt: skip
+
+
+def _victims(around: Around, told: Told, decode: dict[int, int]) -> tuple[Victim, ...]:
+    worst = sorted(told.lost_ns, key=lambda one: (-told.lost_ns[one], one))[:SHOWN]
+    found: list[Victim] = []
+    for one in worst:
+        parts = sorted(told.pairs[one].items(), key=lambda pair: (-pair[1], pair[0] or -1))
+        found.append(
+            Victim(
+                trace_id=around.ids[one][0], span_id=around.ids[one][1], decode_ns=decode[one],
+                lost_ns=told.lost_ns[one], steps=told.lost_steps[one],
+                share=told.lost_ns[one] / decode[one] if decode[one] else None,
+                causes=tuple(
+                    Cause(trace_id=who[0], span_id=who[1], ns=ns)
+                    for who, ns in ((_id(around, c), ns) for c, ns in parts[:SHOWN_CAUSES])
+                ),
+            )
+        )  # fmt: skip
+    return tuple(found)
+
+
+def _causers(around: Around, told: Told) -> tuple[Causer, ...]:
+    worst = sorted(told.caused_ns, key=lambda one: (-told.caused_ns[one], -1 if one is None else one))
+    return tuple(
+        Causer(
+            trace_id=_id(around, one)[0], span_id=_id(around, one)[1],
+            caused_ns=told.caused_ns[one], steps=len(told.caused_steps[one]),
+            victims=len(told.victims_of[one]),
+        )
+        for one in worst[:SHOWN]
+    )  # fmt: skip
+
+
+def _id(around: Around, number: int | None) -> tuple[str | None, str | None]:
+    return (None, None) if number is None else around.ids[number]
+
+
+_ASSUMPTIONS: Final = (
+    (
+        "Lost: the time of each step with prefills above the median of decode-only steps with as "
+        f"many decoding requests (sizes with at least {LEAST_STEPS} steps; between them a straight "
+        "line). A step counts for a request whose decode span holds its middle."
+    ),
+    (
+        "A step's excess is divided among the requests that prefill in it by their prompt tokens "
+        "that were not cached, over the steps of their prefill."
+    ),
+    (
+        "Work done again after a preemption, and waiting between steps, are not counted. Causers "
+        "may lie outside the filters."
+    ),
+    f"At most {MOST_REQUESTS} requests in the window, the latest.",
+)
+
+
+_NO_STEPS: Final = (
+    "No engine steps are stored for this time: only the embedded engine tells them, so "
+    "interference is not known."
+)
+_NO_BASELINE: Final = (
+    "No decode-only steps to compare with, or several engines in one process: interference is "
+    "not known."
+)
+
+
+def _reading(around: Around, found: InterferenceFigures) -> tuple[str, ...]:
+    if not found.chosen:
+        return ("There is no request to look at: widen the window or drop a filter.",)
+    if not around.steps:
+        return (_NO_STEPS,)
+    if not around.mixed_steps:
+        return ("No step prefilled while others decoded: nothing was lost to prefills.",)
+    if not around.mixed:
+        return (_NO_BASELINE,)
+    first = (
+        f"{found.lost_ns / 1e9:.3g} s of {found.decode_ns / 1e9:.3g} s decode "
+        f"({(found.share or 0) * 100:.1f} %) went to other requests' prefills, in "
+        f"{around.mixed_steps} of {around.steps} steps."
+    )
+    said = [first]
+    known = [one for one in found.worst_causers if one.trace_id]
+    if known:
+        said.append(
+            f"Request {known[0].trace_id} caused most: {known[0].caused_ns / 1e9:.3g} s to "
+            f"{known[0].victims} others."
+        )
+    return tuple(said)

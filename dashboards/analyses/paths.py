@@ -1,0 +1,187 @@
+"""The critical paths of stored traces: of one, and of many taken together."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Final
+
+from dashboards.analyses.compare import quantile
+from dashboards.analyses.groups import Key, whole_and_groups
+from dashboards.analyses.path import SpanPlace, request_path
+from dashboards.filters import Filters, Where
+from dashboards.models.path import CriticalPath, PathFigures, PathStep, RequestPath, TracePath
+from dashboards.models.trace import Trace
+from dashboards.queries.base import QueryLimits, QueryStore, Row, run
+from tracer import semconv
+from tracer.stages import Stage
+
+MOST_REQUESTS: Final = 1000
+MOST_SPANS: Final = 90_000
+_RULE: Final = (
+    (
+        "The path is walked backwards from the end: the stage that ended last before the point "
+        "reached holds the time back to its own start."
+    ),
+    (
+        "If gone is at most what a request would have been shorter by: the time on the path in "
+        "which no other stage ran."
+    ),
+)
+_CHOSEN_SQL: Final = """\
+SELECT TraceId, SpanId, toUnixTimestamp64Nano(Timestamp) AS StartNs, E2ENs,
+  count() OVER () AS Chosen
+FROM {{database:Identifier}}.requests WHERE {picked}
+ORDER BY cityHash64(TraceId, SpanId) LIMIT {most}"""
+_SPANS_SQL: Final = """\
+SELECT TraceId, SpanId, ParentSpanId, SpanName, SpanAttributes[{stage_key:String}] AS Stage,
+  toUnixTimestamp64Nano(Timestamp) AS StartNs, Duration
+FROM {database:Identifier}.otel_traces
+WHERE TraceId IN {traces:Array(String)}
+  AND Timestamp >= fromUnixTimestamp64Nano({first:Int64}, 'UTC')
+  AND Timestamp <= fromUnixTimestamp64Nano({last:Int64}, 'UTC')
+ORDER BY Timestamp LIMIT {most:UInt32}"""
+
+
+def trace_path(found: Trace) -> TracePath:
+    """The path of every request in a trace that was read already."""
+    spans = [
+        SpanPlace(
+            one.span_id, one.parent_span_id or "", one.name, one.stage or "",
+            one.start_unix_ns, one.start_unix_ns + one.duration_ns,
+        )
+        for one in found.spans
+    ]  # fmt: skip
+    roots = {one.span_id: one for one in spans}
+    return TracePath(
+        trace_id=found.trace_id,
+        requests=tuple(
+            request_path(found.trace_id, roots[one.span_id], spans, found.start_unix_ns)
+            for one in found.requests
+            if one.span_id in roots
+        ),
+        spans_left_out=found.spans_left_out,
+        assumptions=_RULE,
+    )
+
+
+def critical_paths(
+    store: QueryStore,
+    filters: Filters,
+    by: Sequence[str] = (),
+    limits: QueryLimits | None = None,
+) -> CriticalPath:
+    """The paths of the chosen requests (at most ``MOST_REQUESTS``, by hash), added up.
+
+    Raises:
+        BadValueError: ``by`` holds a name that is no dimension.
+        UnavailableError: the store gave no answer.
+    """
+    bound = limits or QueryLimits()
+
+    def ask(picked: Where, key: Key) -> PathFigures:
+        return _figures(store, picked, key, bound)
+
+    overall, groups, left = whole_and_groups(store, filters, by, bound, ask)
+    return CriticalPath(
+        filters=filters, by=tuple(by), overall=overall, groups=groups, groups_left_out=left,
+        reading=_reading(overall),
+        assumptions=(
+            *_RULE,
+            (
+                f"At most {MOST_REQUESTS} requests, chosen by a hash of the trace id; those whose "
+                "spans are not stored are counted and left out."
+            ),
+        ),
+    )  # fmt: skip
+
+
+def _figures(store: QueryStore, picked: Where, key: Key, limits: QueryLimits) -> PathFigures:
+    sql = _CHOSEN_SQL.format(picked=picked.sql, most=MOST_REQUESTS)
+    chosen = run(store, sql, picked.params, limits)
+    spans = read_spans(store, chosen, limits) if chosen else {}
+    paths: list[RequestPath] = []
+    for row in chosen:
+        there = spans.get(row["TraceId"], [])
+        root = next((one for one in there if one.span_id == row["SpanId"]), None)
+        if root is not None:
+            paths.append(request_path(row["TraceId"], root, there, root.start_ns))
+    steps = _added(paths)
+    return PathFigures(
+        key=key,
+        chosen=int(chosen[0]["Chosen"]) if chosen else 0,
+        requests=len(paths),
+        without_spans=len(chosen) - len(paths),
+        e2e_ns=sum(one.e2e_ns for one in paths),
+        beside_ns=sum(one.beside_ns for one in steps),
+        steps=steps,
+    )
+
+
+def read_spans(
+    store: QueryStore, chosen: Sequence[Row], limits: QueryLimits
+) -> dict[str, list[SpanPlace]]:
+    """The spans of the traces of ``chosen`` that lie in their time, by trace id."""
+    params: dict[str, object] = {
+        "stage_key": semconv.STAGE,
+        "traces": sorted({row["TraceId"] for row in chosen}),
+        "first": min(int(row["StartNs"]) for row in chosen),
+        "last": max(int(row["StartNs"]) + int(row["E2ENs"]) for row in chosen),
+        "most": MOST_SPANS,
+    }
+    found: dict[str, list[SpanPlace]] = defaultdict(list)
+    for row in run(store, _SPANS_SQL, params, limits):
+        start = int(row["StartNs"])
+        found[row["TraceId"]].append(
+            SpanPlace(
+                row["SpanId"], row["ParentSpanId"], row["SpanName"], row["Stage"],
+                start, start + int(row["Duration"]),
+            )
+        )  # fmt: skip
+    return found
+
+
+def _added(paths: Sequence[RequestPath]) -> tuple[PathStep, ...]:
+    """The steps of all paths by stage and name, longest on the path first."""
+    kept: dict[tuple[str, str], list[PathStep]] = defaultdict(list)
+    for path in paths:
+        for step in path.steps:
+            kept[step.stage, step.name].append(step)
+    e2e = sum(one.e2e_ns for one in paths)
+    found: list[PathStep] = []
+    for (stage, name), steps in kept.items():
+        held = sorted(one.on_path_ns for one in steps)
+        found.append(
+            PathStep(
+                stage=stage, name=name, requests=len(steps), runs=sum(one.runs for one in steps),
+                total_ns=sum(one.total_ns for one in steps), on_path_ns=sum(held),
+                beside_ns=sum(one.beside_ns for one in steps),
+                if_gone_ns=sum(one.if_gone_ns for one in steps),
+                share=sum(held) / e2e if e2e else None,
+                p50_ns=round(quantile(held, 0.5)), p95_ns=round(quantile(held, 0.95)),
+            )
+        )  # fmt: skip
+    return tuple(sorted(found, key=lambda one: (-one.on_path_ns, one.stage, one.name)))
+
+
+def _reading(found: PathFigures) -> tuple[str, ...]:
+    if not found.requests:
+        return ("There is no request whose spans are stored: widen the window or drop a filter.",)
+    first = found.steps[0]
+    said = [f"{first.name} holds {(first.share or 0) * 100:.0f} % of the critical path."]
+    beside = max(found.steps, key=lambda one: one.beside_ns)
+    if beside.beside_ns:
+        said.append(
+            f"{beside.name} ran {beside.beside_ns / 1e9:.3g} s beside other work, "
+            "where a shorter one gains nothing."
+        )
+    small = [
+        one for one in found.steps
+        if one.stage != Stage.UNATTRIBUTED and one.on_path_ns and one.if_gone_ns < one.on_path_ns / 2
+    ]  # fmt: skip
+    if small:
+        said.append(
+            f"Without {small[0].name} at most {small[0].if_gone_ns / 1e9:.3g} s of its "
+            f"{small[0].on_path_ns / 1e9:.3g} s on the path would be gained: other work ran beside it."
+        )
+    return tuple(said)

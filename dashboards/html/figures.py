@@ -1,0 +1,210 @@
+"""The report's plots as plotly takes them: plain data, coloured by name when they are drawn.
+
+A colour ``var:NAME`` is the style sheet's, so that light and dark have their own. Texts
+that come from requests go through :func:`label`, because plotly reads tags in its labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from dashboards.models.report import Report, Slice, StageFigures
+from dashboards.models.series import Series, Step
+from dashboards.times import NS_PER_S, to_iso
+
+LEVELS: Final = ("p50", "p95", "p99")
+_TONES: Final = {"p50": "var:decode", "p95": "var:queue", "p99": "var:bad"}
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A plot; ``title`` also says to a screen reader what it shows."""
+
+    title: str
+    data: list[dict[str, Any]]
+    layout: dict[str, Any]
+    note: str = ""
+
+
+def label(text: str) -> str:
+    """``text`` as plotly shows it letter by letter."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def figures(report: Report, series: Sequence[Series]) -> list[Figure]:
+    """All plots; ``series`` are those of E2E and of TTFT. None where no request is."""
+    if not report.overall.counts.total:
+        return []
+    first = series[0]
+    found = [
+        _stacks(report.overall),
+        _shares(report.overall),
+        _over_time(first, "ttft", "First token (TTFT) over time"),
+        _over_time(first, "e2e", "Whole request (E2E) over time"),
+        _traffic(first),
+        _rates(first),
+        _throughput(first),
+        *(_heat(one) for one in series),
+    ]
+    if report.by:
+        found += [_groups(report, measure) for measure in ("ttft", "e2e")]
+    return found
+
+
+def _whole(overall: Slice) -> list[StageFigures]:
+    return [one for one in overall.stages if one.part_of is None]
+
+
+def _stacks(overall: Slice) -> Figure:
+    levels = list(reversed(LEVELS))
+    return Figure(
+        "Each stage's p50, p95 and p99",
+        [
+            {
+                "type": "bar", "orientation": "h", "name": one.stage, "y": levels,
+                "x": [_seconds(getattr(one, f"{p}_ns")) for p in levels],
+                "marker": {"color": f"var:{one.stage}"},
+            }
+            for one in _whole(overall)
+        ],
+        {"barmode": "stack", "xaxis": {"title": {"text": "s"}}},
+        "Percentiles of single stages do not add up to the percentile of the whole.",
+    )  # fmt: skip
+
+
+def _shares(overall: Slice) -> Figure:
+    rows: tuple[tuple[str, Callable[[StageFigures], float | None]], ...] = (
+        ("slowest 5 %", lambda one: one.slowest_share),
+        ("all", lambda one: one.share),
+    )
+    return Figure(
+        "Shares of the time: all requests, and the slowest 5 %",
+        [
+            {
+                "type": "bar", "orientation": "h", "name": one.stage, "y": [name for name, _ in rows],
+                "x": [share(one) for _, share in rows], "marker": {"color": f"var:{one.stage}"},
+            }
+            for one in _whole(overall)
+        ],
+        {"barmode": "stack", "xaxis": {"tickformat": ".0%", "range": [0, 1]}},
+    )  # fmt: skip
+
+
+def _over_time(series: Series, measure: str, title: str) -> Figure:
+    return Figure(
+        title,
+        [
+            {
+                "x": _at(series), "name": p, "mode": "lines+markers", "line": {"color": _TONES[p]},
+                "y": [_seconds(getattr(step, f"{measure}_{p}_ns")) for step in series.steps],
+            }
+            for p in LEVELS
+        ],
+        {"xaxis": {"title": {"text": "UTC"}}, "yaxis": {"title": {"text": "s"}, "rangemode": "tozero"}},
+        "From a t-digest of each step; the tables are exact.",
+    )  # fmt: skip
+
+
+def _traffic(series: Series) -> Figure:
+    per_s = series.step_ns / NS_PER_S
+    kinds: tuple[tuple[str, str, Callable[[Step], int]], ...] = (
+        ("ok", "var:decode", lambda step: step.requests - step.errors - step.cancelled),
+        ("error", "var:bad", lambda step: step.errors),
+        ("cancelled", "var:unattributed", lambda step: step.cancelled),
+    )
+    return Figure(
+        "Requests per second",
+        [
+            {
+                "type": "bar", "x": _at(series), "y": [of(step) / per_s for step in series.steps],
+                "name": name, "marker": {"color": tone},
+            }
+            for name, tone, of in kinds
+        ],
+        {"barmode": "stack", "xaxis": {"title": {"text": "UTC"}}},
+    )  # fmt: skip
+
+
+def _rates(series: Series) -> Figure:
+    kinds: tuple[tuple[str, str, Callable[[Step], int]], ...] = (
+        ("error", "var:bad", lambda step: step.errors),
+        ("cancelled", "var:unattributed", lambda step: step.cancelled),
+    )
+    return Figure(
+        "Share of requests that failed or were cancelled",
+        [
+            {
+                "x": _at(series), "y": [of(step) / step.requests for step in series.steps],
+                "name": name, "mode": "lines+markers", "line": {"color": tone},
+            }
+            for name, tone, of in kinds
+        ],
+        {"xaxis": {"title": {"text": "UTC"}}, "yaxis": {"tickformat": ".1%", "rangemode": "tozero"}},
+    )  # fmt: skip
+
+
+def _throughput(series: Series) -> Figure:
+    per_s = series.step_ns / NS_PER_S
+    return Figure(
+        "Throughput against latency, a point a step",
+        [
+            {
+                "x": [step.requests / per_s for step in series.steps], "name": p, "mode": "markers",
+                "y": [_seconds(getattr(step, f"e2e_{p}_ns")) for step in series.steps],
+                "marker": {"color": _TONES[p]},
+            }
+            for p in ("p50", "p95")
+        ],
+        {"xaxis": {"title": {"text": "requests/s"}}, "yaxis": {"title": {"text": "E2E, s"}}},
+    )  # fmt: skip
+
+
+def _heat(series: Series) -> Figure:
+    xs = sorted({cell.start_unix_ns for cell in series.cells})
+    ys = sorted({cell.low_ns for cell in series.cells})
+    counts: list[list[int | None]] = [[None] * len(xs) for _ in ys]
+    for cell in series.cells:
+        counts[ys.index(cell.low_ns)][xs.index(cell.start_unix_ns)] = cell.n
+    name = series.measure.upper()
+    return Figure(
+        f"Heat map of {name}",
+        [
+            {
+                "type": "heatmap", "x": [to_iso(x) for x in xs], "y": [_seconds(y) for y in ys],
+                "z": counts, "hoverongaps": False, "colorbar": {"title": {"text": "requests"}},
+                "colorscale": [[0, "var:line"], [1, "var:accent"]],
+            }
+        ],
+        {"xaxis": {"title": {"text": "UTC"}}, "yaxis": {"type": "log", "title": {"text": f"{name}, s"}}},
+    )  # fmt: skip
+
+
+def _groups(report: Report, measure: str) -> Figure:
+    names = [label(key_of(group)) for group in report.groups]
+    figures = [group.measure(measure) for group in report.groups]
+    return Figure(
+        f"{measure.upper()} by {label(', '.join(report.by))}",
+        [
+            {
+                "type": "bar", "x": names, "name": p, "marker": {"color": _TONES[p]},
+                "y": [_seconds(getattr(one, f"{p}_ns")) for one in figures],
+            }
+            for p in ("p50", "p95")
+        ],
+        {"xaxis": {"type": "category"}, "yaxis": {"title": {"text": "s"}}},
+    )  # fmt: skip
+
+
+def key_of(group: Slice) -> str:
+    """A group's values in one line."""
+    return ", ".join("not known" if value is None else value for value in group.key.values())
+
+
+def _at(series: Series) -> list[str]:
+    return [to_iso(step.start_unix_ns) for step in series.steps]
+
+
+def _seconds(ns: int | None) -> float | None:
+    return None if ns is None else ns / NS_PER_S

@@ -1,0 +1,51 @@
+"""Speed for one user beside tokens for all, at each concurrency."""
+
+from __future__ import annotations
+
+from dashboards.filters import Filters
+from dashboards.models.analysis import Model
+from dashboards.models.report import GroupsLeftOut
+
+
+class Level(Model):
+    """Time bins with this many requests in flight, taken together.
+
+    ``tokens_per_s`` is for all users, ``user_tokens_per_s`` for one that decodes. The
+    percentiles are of the ``requests`` that began in these bins.
+    """
+
+    label: str
+    concurrency: float
+    bins: int
+    seconds: float
+    tokens_per_s: float
+    user_tokens_per_s: float | None
+    requests: int
+    ttft_p50_ns: int | None
+    e2e_p50_ns: int | None
+    e2e_p95_ns: int | None
+
+
+class ThroughputFigures(Model):
+    """``knee`` is the label of the level beyond which more users bring little more."""
+
+    key: dict[str, str | None]
+    requests: int
+    without_tokens: int
+    bin_ns: int | None
+    levels: tuple[Level, ...]
+    knee: str | None
+    knee_height: float | None
+
+
+class Throughput(Model):
+    """Throughput against latency."""
+
+    version: int = 1
+    filters: Filters
+    by: tuple[str, ...]
+    overall: ThroughputFigures
+    groups: tuple[ThroughputFigures, ...]
+    groups_left_out: GroupsLeftOut
+    reading: tuple[str, ...]
+    assumptions: tuple[str, ...]

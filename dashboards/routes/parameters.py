@@ -1,0 +1,78 @@
+"""The query parameters of the API, named as the command line's options."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+from dashboards.filters import WITH_MODEL_CALL, Filters, parse_filters
+
+
+class FilterQuery(BaseModel):
+    """The choice of requests, as :func:`dashboards.filters.parse_filters` reads it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    since: str | None = None
+    until: str | None = None
+    model: list[str] = []
+    route: list[str] = []
+    status: list[str] = []
+    run: str | None = None
+    tag: list[str] = []
+    warm: str = "include"
+    cached: str = "include"
+    operation: str = WITH_MODEL_CALL
+
+    def filters(self, now_unix_ns: int) -> Filters:
+        fields = {name: getattr(self, name) for name in FilterQuery.model_fields if name != "tag"}
+        return parse_filters(now_unix_ns=now_unix_ns, tags=self.tag, **fields)
+
+
+class ByQuery(FilterQuery):
+    """``by`` may be repeated and may hold several names with commas between."""
+
+    by: list[str] = []
+
+
+class RequestsQuery(FilterQuery):
+    sort: str = "start"
+    limit: int = 20
+
+
+class RecordsQuery(FilterQuery):
+    limit: int = 10_000
+
+
+class SeriesQuery(FilterQuery):
+    """``measure`` of the heat map: e2e or ttft."""
+
+    measure: str = "e2e"
+
+
+class WhatIfQuery(FilterQuery):
+    """``change`` is ``STAGE=-20%`` or ``STAGE=+50ms``; it may be repeated."""
+
+    change: list[str] = []
+
+
+class CompareQuery(FilterQuery):
+    """``a`` and ``b`` are the name of a run or a window ``FROM..TO``; ``match`` their lengths."""
+
+    a: str
+    b: str
+    match: bool = False
+
+
+class AttributionQuery(ByQuery):
+    """``measure`` is e2e or ttft; ``by`` names the dimensions to compare, all when left out."""
+
+    measure: str = "e2e"
+
+
+class GoodputQuery(ByQuery):
+    """Limits such as ``500ms``; ``prices`` is a price table in JSON, for this question alone."""
+
+    ttft: str | None = None
+    tpot: str | None = None
+    e2e: str | None = None
+    prices: str | None = None

@@ -1,0 +1,31 @@
+// The same figures by what requests can be told apart by.
+
+import { ask, link } from "./api.js";
+import { count, el, share, stack, table, time } from "./dom.js";
+import { basis, nothing } from "./overview.js";
+
+const DIMENSIONS = ["model", "input_tokens", "output_tokens", "cached", "concurrency", "route", "status", "warm", "stream",
+  "finish_reason", "error_type"];
+
+export async function slices() {
+  const by = new URLSearchParams(location.search).get("by") ?? "input_tokens";
+  const summary = await ask("/summary", { by });
+  const known = await ask("/facets");
+  const tags = ["run", ...Object.keys(known.tags)].map((name) => `tag:${name}`);
+  const choices = [...DIMENSIONS, ...tags.filter((tag) => tag !== "tag:run" || known.runs.length)];
+  const pick = el("p", {}, "By ", ...choices.flatMap((d) => [el("a", {
+    href: link({ by: d }), "data-go": true, "aria-current": d === by ? "true" : null }, d), " "]));
+  if (!summary.overall.requests) return [pick, ...nothing()];
+  const left = summary.groups_left_out;
+  return [pick, table(`Slices by ${by}`, [by, "n", "TTFT p50", "TTFT p95", "E2E p50", "E2E p95", "errors", "cancelled",
+    "stages' share"], summary.groups.map(row)),
+  left ? el("p", { class: "quiet" }, `${count(left)} smaller groups are left out.`) : "", basis(summary)];
+}
+
+function row(group) {
+  const m = Object.fromEntries(group.measures.map((x) => [x.name, x]));
+  const parts = group.stages.map((s) => ({ stage: s.name, size: s.sum_ns, title: `${s.name}: ${share(s.share)} of E2E` }));
+  return [Object.values(group.key).map((value) => value ?? "not known").join(", "), count(group.requests),
+    time(m.ttft.p50_ns), time(m.ttft.p95_ns), time(m.e2e.p50_ns), time(m.e2e.p95_ns), count(group.errors),
+    count(group.cancelled), stack(parts, parts.map((p) => p.title).join(", "))];
+}

@@ -1,0 +1,67 @@
+"""The documents of the collector's store as retriever: by meaning, by words, or by both."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from proxy.pipelines.documents import Document
+from proxy.pipelines.embed.kit import Embeds
+from proxy.pipelines.problems import StageProblem
+from proxy.pipelines.runs import Trace
+from proxy.pipelines.settings import DocumentsRetriever
+from proxy.pipelines.web import Web
+from tracer import semconv
+from tracer.clock import Clock
+
+PATH = "/api/v1/documents/search"
+
+
+class StoreRetriever:
+    """Embeds the query where it is needed and asks the collector's API.
+
+    The proxy opens no store: an embedded one belongs to the collector's process, and one
+    way for both kinds keeps the schema and the store's password where they are.
+    """
+
+    def __init__(
+        self,
+        settings: DocumentsRetriever,
+        api_url: str,
+        embeds: Embeds | None,
+        web: Web,
+        clock: Clock,
+    ) -> None:
+        """``embeds`` is None for a search by words alone."""
+        self.name, self.top_k = settings.name, settings.top_k
+        self.timeout_s, self.skips = settings.timeout_s, settings.on_error == "skip"
+        self._settings = settings
+        self._url = api_url.rstrip("/") + PATH
+        self._embeds = embeds
+        self._web = web
+        self._clock = clock
+
+    async def find(self, query: str, trace: Trace) -> list[Document]:
+        given = self._settings
+        body: dict[str, Any] = {"collection": given.collection, "top_k": given.top_k}
+        if not query.strip():
+            return []
+        if given.search != "vector":
+            body["text"] = query
+        if self._embeds is not None:
+            began = self._clock.mono_ns()
+            [vector] = await self._embeds.embed([query], trace.traceparent)
+            trace.notes[semconv.EMBED_NS] = self._clock.mono_ns() - began
+            body |= {"vector": vector, "model": self._embeds.model}
+        began = self._clock.mono_ns()
+        headers = {"traceparent": trace.traceparent}
+        answer = await self._web.ask("POST", self._url, headers, body, given.max_bytes, telling=True)
+        trace.notes[semconv.SEARCH_NS] = self._clock.mono_ns() - began
+        return _documents(answer)
+
+
+def _documents(answer: bytes) -> list[Document]:
+    try:
+        return [Document(str(hit["text"]), str(hit["id"])) for hit in json.loads(answer)["hits"]]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise StageProblem("bad_answer", "the collector gave no documents") from None

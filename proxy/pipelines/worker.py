@@ -1,0 +1,56 @@
+"""A process that runs one Python function, call after call: ``python -m proxy.pipelines.worker``.
+
+A line of JSON in (the arguments), a line out (what came of it). Standard output belongs to
+these lines; what the function prints goes to standard error. The end of standard input is the
+proxy's end, and ends this process even in the middle of a call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import os
+import queue
+import sys
+import threading
+from typing import Any
+
+from proxy.pipelines.callables import load
+
+
+def main(path: str) -> None:
+    """Serve the function at ``path`` until standard input ends."""
+    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    asked: queue.SimpleQueue[str] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(asked,), daemon=True).start()
+    function = load(path)
+    while True:
+        out.write(_answer(function, asked.get()) + "\n")
+        out.flush()
+
+
+def _listen(asked: queue.SimpleQueue[str]) -> None:
+    for line in sys.stdin:
+        asked.put(line)
+    os._exit(0)
+
+
+def _answer(function: Any, line: str) -> str:  # noqa: ANN401
+    try:
+        given = json.loads(line)
+        value = function(*given["args"], **given["kwargs"])
+        if inspect.isawaitable(value):
+            value = asyncio.run(_wait(value))
+        return json.dumps({"value": value}, default=str)
+    except Exception as problem:  # noqa: BLE001  a stranger's code raises anything
+        return json.dumps({"error": type(problem).__name__})
+
+
+async def _wait(value: Any) -> Any:  # noqa: ANN401
+    return await value
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,88 @@
+"""One HTTP/1.1 response as its bytes come: head, body parts, end. Parsed by httptools."""
+
+from __future__ import annotations
+
+import httptools
+
+HEAD_LIMIT = 64 * 1024
+"""Most bytes of a response's head."""
+NO_BODY = frozenset({204, 304})
+
+
+class BadResponse(ValueError):
+    """What the upstream sent is not HTTP/1.1 as it is written down."""
+
+
+class ResponseMessage:
+    """Feed it bytes; ``headed`` and ``complete`` say how far the response is.
+
+    ``headless``: it answers HEAD, so no body follows whatever its head says.
+    ``until_close``: its body ends with the connection. ``reusable``: the connection may
+    carry another request afterwards.
+    """
+
+    def __init__(self, headless: bool) -> None:
+        self.status = 0
+        self.headers: list[tuple[bytes, bytes]] = []
+        self.headed = self.complete = self.until_close = False
+        self._headless = headless
+        self._extra = self._keep_alive = False
+        self._body: list[bytes] = []
+        self._head_size = 0
+        self._parser = httptools.HttpResponseParser(self)
+
+    @property
+    def reusable(self) -> bool:
+        return self.complete and self._keep_alive and not self._extra
+
+    def feed(self, data: bytes) -> bytes:
+        """The part of the body that ``data`` holds.
+
+        Raises:
+            BadResponse: it is no HTTP, or the head is longer than ``HEAD_LIMIT``.
+        """
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+            raise BadResponse("the upstream did not answer in HTTP") from None
+        if not self.headed:
+            self._head_size += len(data)
+            if self._head_size > HEAD_LIMIT:
+                raise BadResponse("the head of the upstream's answer is too long")
+            return b""
+        body = self._body
+        if not body:
+            return b""
+        self._body = []
+        return body[0] if len(body) == 1 else b"".join(body)
+
+    # -- called by the parser --------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        self._extra = self.complete  # a second answer to one request
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if not self.headed:  # afterwards they are trailers
+            self.headers.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        if self._extra:
+            return
+        status = self._parser.get_status_code()
+        if 100 <= status < 200:
+            self.headers = []
+            return
+        self.status, self.headed = status, True
+        names = {name.lower() for name, _ in self.headers}
+        told = b"content-length" in names or b"transfer-encoding" in names
+        self.until_close = not (told or status in NO_BODY or self._headless)
+        self.complete = self._headless
+
+    def on_body(self, body: bytes) -> None:
+        if not (self._headless or self._extra):
+            self._body.append(body)
+
+    def on_message_complete(self) -> None:
+        if self.headed and not self._extra:
+            self.complete = True
+            self._keep_alive = self._parser.should_keep_alive() and not self._headless

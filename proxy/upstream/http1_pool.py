@@ -1,0 +1,105 @@
+"""HTTP/1.1 connections by upstream: kept while they idle, one request at a time on each."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from urllib.parse import urlsplit
+
+from proxy.upstream.call import ConnectionMarks
+from proxy.upstream.connect import Dialer, Origin, origin_of
+from proxy.upstream.http1 import Http1Connection, Http1Response
+from tracer.clock import Clock
+
+
+class Http1Pool:
+    """All HTTP/1.1 connections of a proxy. Used from the event loop only."""
+
+    def __init__(self, clock: Clock, connect_timeout_s: float | None, idle_s: float) -> None:
+        self._dialer = Dialer(clock, connect_timeout_s, ("http/1.1",))
+        self._idle_s = idle_s
+        self._idle: dict[Origin, list[Http1Connection]] = {}
+        self._timers: dict[Http1Connection, asyncio.TimerHandle] = {}
+        self._origins: dict[Http1Connection, Origin] = {}
+
+    async def request(
+        self,
+        method: str,
+        url: str,
+        headers: list[tuple[str, str]],
+        data: bytes | AsyncIterator[bytes] | None,
+        marks: ConnectionMarks,
+        verify: bool,
+    ) -> Http1Response:
+        """Send a request and wait for the response's head.
+
+        Raises:
+            ConnectTimeout, Unreachable: no connection came about.
+            ConnectionError: it broke before the head.
+            ValueError: the answer is no HTTP, or a header cannot be written.
+        """
+        parts = urlsplit(url)
+        origin = origin_of(parts, verify)
+        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        lengths = {name.lower() for name, _ in headers} & {"content-length"}
+        chunked = data is not None and not isinstance(data, bytes) and not lengths
+        head = _head(method, target, parts.netloc, headers, data, chunked)
+        connection = await self._connection(origin, marks)
+        return await connection.request(method, head, data, chunked)
+
+    def close(self) -> None:
+        for connection in list(self._origins):
+            self._forget(connection)
+            connection.close()
+
+    async def _connection(self, origin: Origin, marks: ConnectionMarks) -> Http1Connection:
+        held = self._idle.setdefault(origin, [])
+        while held:
+            connection = held.pop()
+            self._forget(connection)
+            if connection.usable:
+                marks.reused = True
+                return connection
+        marks.reused = False
+        _, connection = await self._dialer.connect(
+            origin, marks, lambda: Http1Connection(lambda c: self._keep(c, origin))
+        )
+        return connection
+
+    def _keep(self, connection: Http1Connection, origin: Origin) -> None:
+        self._idle.setdefault(origin, []).append(connection)
+        self._origins[connection] = origin
+        loop = asyncio.get_running_loop()
+        self._timers[connection] = loop.call_later(self._idle_s, self._expire, connection)
+
+    def _forget(self, connection: Http1Connection) -> None:
+        if (timer := self._timers.pop(connection, None)) is not None:
+            timer.cancel()
+        self._origins.pop(connection, None)
+
+    def _expire(self, connection: Http1Connection) -> None:
+        origin = self._origins.get(connection)
+        self._forget(connection)
+        if origin is not None and connection in self._idle.get(origin, ()):
+            self._idle[origin].remove(connection)
+        connection.close()
+
+
+def _head(
+    method: str,
+    target: str,
+    host: str,
+    headers: list[tuple[str, str]],
+    data: bytes | AsyncIterator[bytes] | None,
+    chunked: bool,
+) -> bytes:
+    """Request line and headers; bytes that no header may hold are refused, not sent."""
+    lines = [f"{method} {target} HTTP/1.1", f"Host: {host}"]
+    lines += [f"{name}: {value}" for name, value in headers]
+    if isinstance(data, bytes):
+        lines.append(f"Content-Length: {len(data)}")
+    elif chunked:
+        lines.append("Transfer-Encoding: chunked")
+    if any("\r" in line or "\n" in line or "\0" in line for line in lines):
+        raise ValueError("a header holds a line break")
+    return "\r\n".join((*lines, "", "")).encode("latin-1")

@@ -1,0 +1,132 @@
+"""Reading an answer as it comes, into a :class:`Sample`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from stagelens.bench.sample import Sample
+
+MOST_SAID = 300
+MOST_BODY = 64 * 1024 * 1024
+
+
+class Answer:
+    """Takes the parts of one response. ``text`` is the answer's words where they are kept."""
+
+    def __init__(self, sample: Sample, *, keep_text: bool) -> None:
+        self._sample = sample
+        self._keep = keep_text
+        self._rest = b""
+        self._whole: list[bytes] = []
+        self._held = 0
+        self._sse = False
+        self._done = False
+        self.text: list[str] = []
+
+    def head(self, status: int, headers: dict[bytes, bytes], now_ns: int) -> None:
+        """The status line and headers have come."""
+        one = self._sample
+        one.status, one.head_ns = status, now_ns
+        one.trace_id = headers.get(b"x-stagelens-trace-id", b"").decode("latin-1")
+        self._sse = status < 400 and b"text/event-stream" in headers.get(b"content-type", b"")
+
+    def body(self, data: bytes, now_ns: int) -> None:
+        """A part of the body, read from the socket at ``now_ns``."""
+        if not self._sample.first_chunk_ns:
+            self._sample.first_chunk_ns = now_ns
+        if not self._sse:
+            self._held += len(data)
+            if self._held <= MOST_BODY:
+                self._whole.append(data)
+            return
+        lines = (self._rest + data).split(b"\n")
+        self._rest = lines.pop()
+        for line in lines:
+            if line.startswith(b"data:"):
+                self._event(line[5:].strip(), now_ns)
+
+    def ended(self, now_ns: int) -> None:
+        """The response is whole, by its own framing."""
+        one = self._sample
+        one.end_ns = now_ns
+        body = self.raw
+        if one.status >= 400 or not one.status:
+            self._fail(f"http_{one.status}", body.decode("utf-8", "replace"))
+        elif self._sse:
+            if not self._done and not one.finish:
+                self._fail("cut_stream", "the stream ended without a finish reason or [DONE]")
+        else:
+            self._document(body)
+
+    @property
+    def raw(self) -> bytes:
+        """The body of an answer that was no stream."""
+        return b"".join(self._whole)
+
+    def _event(self, data: bytes, now_ns: int) -> None:
+        if data == b"[DONE]":
+            self._done = True
+            return
+        try:
+            event = json.loads(data)
+            if event.get("error"):
+                self._fail("stream_error", str(event["error"]))
+            for choice in event.get("choices") or ():
+                self._choice(choice, now_ns)
+            self._usage(event.get("usage"))
+        except (ValueError, AttributeError, TypeError):
+            self._fail("bad_event", data.decode("utf-8", "replace"))
+
+    def _choice(self, choice: dict[str, Any], now_ns: int) -> None:
+        one = self._sample
+        said = _words(choice.get("delta") or choice)
+        if said:
+            if one.first_token_ns:
+                one.gaps.append(now_ns - one.last_token_ns)
+            else:
+                one.first_token_ns = now_ns
+            one.last_token_ns = now_ns
+            one.chunks += 1
+            if self._keep:
+                self.text.append(said)
+        if reason := choice.get("finish_reason"):
+            one.finish = str(reason)
+
+    def _document(self, body: bytes) -> None:
+        try:
+            told = json.loads(body)
+            choice = told["choices"][0]
+            self._sample.finish = str(choice.get("finish_reason") or "")
+            self.text.append(_words(choice.get("message") or choice))
+            self._usage(told.get("usage"))
+        except (ValueError, LookupError, AttributeError, TypeError):
+            self._fail("bad_answer", body.decode("utf-8", "replace"))
+
+    def _usage(self, usage: dict[str, Any] | None) -> None:
+        if not usage:
+            return
+        one = self._sample
+        one.input_tokens = _count(usage.get("prompt_tokens"), one.input_tokens)
+        one.output_tokens = _count(usage.get("completion_tokens"), one.output_tokens)
+        details = usage.get("prompt_tokens_details") or {}
+        one.cached_tokens = _count(details.get("cached_tokens"), one.cached_tokens)
+
+    def _fail(self, kind: str, said: str) -> None:
+        if not self._sample.error:
+            self._sample.error = kind
+            self._sample.said = " ".join(said.split())[:MOST_SAID]
+
+
+def _words(delta: dict[str, Any]) -> str:
+    """Content, reasoning or tool-call text: any of it is a token; the role prelude is none."""
+    said = delta.get("content") or delta.get("text")
+    said = said or delta.get("reasoning_content") or delta.get("reasoning")
+    if not said and (calls := delta.get("tool_calls")):
+        function = calls[0].get("function") or {}
+        said = function.get("arguments") or function.get("name")
+    return said if isinstance(said, str) else ""
+
+
+def _count(value: object, before: int | None) -> int | None:
+    return value if isinstance(value, int) else before

@@ -1,0 +1,114 @@
+"""What the figures rest on, in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stagelens.bench.drive import WARMUP, lengths
+from stagelens.bench.models import Level
+from stagelens.bench.plan import DEFAULT_OUTPUT
+from stagelens.bench.settings import BenchSettings
+
+_ARRIVALS = {
+    "poisson": "Poisson arrivals",
+    "constant": "evenly spaced arrivals",
+    "gamma": "arrivals in bursts (gamma; deviation of the gaps {burst:g} times their mean)",
+}
+LATE_NS = 5_000_000
+_CLOCKS = (
+    "TTFT and E2E count from the time a request was meant to be sent; the lines from the send "
+    "count from its bytes' leaving. TPOT is by the server's token count."
+)
+_AS_RECORDED = (
+    "Prefixes: a prompt shares as many words with an earlier one as its record found cached "
+    "tokens; the texts themselves are made up."
+)
+_SEED = (
+    "Seed {}: the same seed sends the same prompts at the same times. A server that has seen them "
+    "may find them in its prefix cache."
+)
+
+
+def assumptions(
+    settings: BenchSettings, notes: Sequence[str], levels: Sequence[Level]
+) -> tuple[str, ...]:
+    """One sentence each: load, lengths, prefixes, warm-up, clocks, and what spoils them."""
+    return (
+        _load(settings), _lengths(settings), *notes, *_prefixes(settings), _warmup(settings),
+        _CLOCKS, _SEED.format(settings.seed),
+        *_doubts(levels),
+    )  # fmt: skip
+
+
+def _load(settings: BenchSettings) -> str:
+    if settings.replay:
+        speed = "" if settings.speed == 1 else f", {settings.speed:g} times as fast"
+        return f"Load: a replay of {settings.replay}, with its own arrival times{speed}; open loop."
+    if settings.concurrency:
+        return (
+            "Load: closed loop; each client sends its next request when the last is answered, so a "
+            "slow server is asked less often."
+        )
+    kind = _ARRIVALS[settings.arrivals].format(burst=settings.burstiness)
+    what = "conversations" if settings.turns != "1" else "requests"
+    return f"Load: open loop, {kind}; {what} are sent on time however slow the answers are."
+
+
+def _lengths(settings: BenchSettings) -> str:
+    if settings.replay:
+        return "Lengths: as recorded, of prompts and of answers."
+    forced = " (no early end)" if settings.ignore_eos else " (at most)"
+    if settings.data:
+        output = settings.output or "as in the file, at 4 characters a token"
+        return f"Lengths: prompts of {settings.data.name}; answers {output}{forced}, tokens."
+    turns = "" if settings.turns == "1" else f"; turns {settings.turns}, {settings.think_s:g} s apart"
+    output = settings.output or DEFAULT_OUTPUT
+    return f"Lengths: prompts {settings.input}, answers {output}{forced}, tokens{turns}."
+
+
+def _prefixes(settings: BenchSettings) -> tuple[str, ...]:
+    if settings.replay:
+        return (_AS_RECORDED,)
+    if settings.data:
+        return ()
+    if not settings.prefix_share:
+        return ("Prefixes: no two prompts begin alike.",)
+    told = (
+        f"Prefixes: {settings.prefix_share:.0%} of the prompts begin with one of "
+        f"{settings.prefixes} shared prefix(es) of {settings.prefix_tokens} tokens, and are at "
+        "least one longer."
+    )
+    return (told,)
+
+
+def _warmup(settings: BenchSettings) -> str:
+    warmup_s, _ = lengths(settings)
+    parts = [f"the first {warmup_s:g} s"] if warmup_s else []
+    if settings.warmup_requests:
+        parts.append(f"the first {settings.warmup_requests} requests")
+    if not parts:
+        return "Warm-up: none; the first requests are measured too."
+    return (
+        f"Warm-up: {' and '.join(parts)} of each level are in no figure, and carry a run's name "
+        f"that ends in {WARMUP}."
+    )
+
+
+def _doubts(levels: Sequence[Level]) -> list[str]:
+    found = []
+    for one in levels:
+        late = one.figure("late").p99_ns
+        if late is not None and late > LATE_NS:
+            found.append(
+                f"{one.label}: this client was itself late by {late / 1e6:.1f} ms at p99 (new "
+                "connections, or a busy machine); the figures from the send do not hold that."
+            )
+        if one.outputs_known and one.outputs_as_meant < one.outputs_known:
+            short = one.outputs_known - one.outputs_as_meant
+            found.append(f"{one.label}: {short} of {one.outputs_known} answers had another length.")
+        if one.inputs_known and one.inputs_as_meant < one.inputs_known:
+            other = one.inputs_known - one.inputs_as_meant
+            found.append(f"{one.label}: {other} of {one.inputs_known} prompts had another length.")
+        if one.figure("itl_chunk").n:
+            found.append(f"{one.label}: some chunks were not one token each; see chunk gaps.")
+    return found

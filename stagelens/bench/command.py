@@ -1,0 +1,174 @@
+"""`stagelens bench`: options to settings, a run, and its result in the wanted form."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import yaml
+
+from stagelens.errors import UserError
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+
+    from stagelens.bench.settings import BenchSettings
+
+_LIST = "a number, or several with commas between"
+
+
+@click.command()
+@click.option("--url", help="Address of an OpenAI-compatible server, with or without /v1.")
+@click.option("--model", help="Model to ask for [default: the only one that the server has].")
+@click.option("--endpoint", type=click.Choice(["chat", "completions"]), help="chat.")
+@click.option("--name", help="Name of the run [default: bench-TIME].")
+@click.option("--tag", "tags", multiple=True, metavar="KEY=VALUE", help="Tag requests; repeatable.")
+@click.option("--load", "file", type=click.Path(path_type=Path), help="Settings of a load (YAML).")
+@click.option("--rate", help=f"Open loop: requests a second, {_LIST}.")
+@click.option("--concurrency", help=f"Closed loop: requests at once, {_LIST}.")
+@click.option("--arrivals", type=click.Choice(["poisson", "constant", "gamma"]), help="poisson.")
+@click.option("--burstiness", type=float, help="Deviation of gamma's gaps over their mean (2).")
+@click.option("--replay", metavar="RUN|FROM..TO", help="Send what the store recorded again.")
+@click.option("--speed", type=float, help="Replay so many times as fast (1).")
+@click.option("--duration", "duration_s", type=float, help="Seconds a level is measured (30).")
+@click.option("--requests", type=int, help="Measured requests (conversations) a level.")
+@click.option("--warmup", "warmup_s", type=float, help="Seconds before that (5; 0 in a replay).")
+@click.option("--warmup-requests", type=int, help="Requests before the measured ones (0).")
+@click.option("--input", help="Prompt tokens: 256, uniform:16,512, lognormal:512,300, … (256).")
+@click.option("--output", help="Answer tokens, written likewise (64).")
+@click.option("--data", type=click.Path(path_type=Path), help="Prompts of a JSON or JSONL file.")
+@click.option("--prefix-share", type=float, help="Share of prompts with a shared prefix (0).")
+@click.option("--prefix-tokens", type=int, help="Length of a shared prefix (256).")
+@click.option("--prefixes", type=int, help="How many different ones (1).")
+@click.option("--turns", help="Turns of a conversation, written like lengths (1).")
+@click.option("--think", "think_s", type=float, help="Seconds between an answer and the next turn.")
+@click.option("--stream/--no-stream", default=None, help="Ask for streams (yes).")
+@click.option("--ignore-eos/--no-ignore-eos", default=None, help="Force answers' lengths (yes).")
+@click.option("--body", help="JSON object laid over each request's body.")
+@click.option("--timeout", "timeout_s", type=float, help="Longest wait for an answer (600 s).")
+@click.option("--seed", type=int, help="0.")
+@click.option("--goodput", metavar="LIMITS", help="Count requests within ttft=0.5,tpot=0.05 (s).")
+@click.option("--find-max-goodput", metavar="LIMITS", help="Search the highest rate within them.")
+@click.option("--percentile", type=float, help="At which the limits must hold (95).")
+@click.option("--precision", type=float, help="End the search at this share between rates (0.05).")
+@click.option("--key-env", default="OPENAI_API_KEY", show_default=True, help="Variable of the key.")
+@click.option("--collector", help="API of the server's collector (http://127.0.0.1:8090).")
+@click.option("--store", help="Store: chdb:///PATH or clickhouse://USER@HOST:PORT/DB.")
+@click.option("--data-dir", type=click.Path(path_type=Path), help="Folder of the store.")
+@click.option("--format", "form", type=click.Choice(["table", "json", "csv", "html"]),
+              default="table", show_default=True)  # fmt: skip
+@click.option("--out", type=click.Path(path_type=Path), help="File for the result.")
+@click.option("--quiet", is_flag=True, help="No progress on standard error.")
+def bench(file: Path | None, key_env: str, **given: Any) -> None:  # noqa: ANN401
+    """Send a realistic load to an OpenAI-compatible server and tell how it was answered.
+
+    Give one of --rate, --concurrency, --replay and --find-max-goodput. Every request is
+    tagged run=NAME, so that report, compare and whatif work on it where Stagelens serves.
+    """
+    from stagelens.bench.whole import Where, run_bench
+
+    settings = make_settings(file, given)
+    where = Where(given["collector"], given["store"], given["data_dir"])
+    name = settings.name or f"bench-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+    form, out = given["form"], given["out"]
+    if out is not None and not out.parent.is_dir():
+        raise UserError(f"--out {out} is in no folder: make it first", 2)
+    try:
+        ended = run_bench(settings, name, os.environ.get(key_env) or None, where, given["quiet"])
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        sys.stderr.write("stagelens: stopped before there was anything to tell\n")
+        sys.exit(130)
+    text = ended.shown(form)
+    if out is not None:
+        out.write_text(text, encoding="utf-8")
+    else:
+        click.echo(text, nl=False)
+    sys.exit(130 if ended.result.interrupted else 0)
+
+
+def make_settings(file: Path | None, given: dict[str, Any]) -> BenchSettings:
+    """The file's settings with the options that were given laid over them.
+
+    Raises:
+        UserError: exit code 2, naming the setting, its value and the rule.
+    """
+    from pydantic import ValidationError
+
+    from stagelens.bench.settings import BenchSettings
+
+    told = _read(file) if file is not None else {}
+    for name in BenchSettings.model_fields:
+        if (value := given.get(name)) not in (None, ()):
+            told[name] = value
+    if isinstance(body := told.get("body"), str):
+        told["body"] = _json(body)
+    for name in ("rate", "concurrency"):
+        if isinstance(told.get(name), (str, int, float)):
+            told[name] = [part for part in str(told[name]).split(",") if part.strip()]
+    if isinstance(told.get("tags"), tuple):
+        told["tags"] = _pairs(told["tags"])
+    search = given.get("find_max_goodput")
+    if search:
+        told["find_max"] = True
+    if search or isinstance(told.get("goodput"), str):
+        told["goodput"] = _limits(search or told["goodput"])
+    try:
+        return BenchSettings.model_validate(told)
+    except ValidationError as problem:
+        raise UserError(_first(problem), 2) from None
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        told = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except OSError as problem:
+        raise UserError(f"load file {file} cannot be read ({problem.strerror})", 2) from None
+    except (yaml.YAMLError, UnicodeDecodeError):
+        raise UserError(f"load file {file} is not valid YAML: mend it", 2) from None
+    if not isinstance(told, dict):
+        raise UserError(f"load file {file} must be a mapping of settings (key: value)", 2)
+    return told
+
+
+def _json(text: str) -> Any:  # noqa: ANN401
+    try:
+        return json.loads(text)
+    except ValueError:
+        raise UserError(f"--body {text!r} is no JSON object", 2) from None
+
+
+def _pairs(texts: tuple[str, ...]) -> dict[str, str]:
+    found = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise UserError(f"--tag {text} is not KEY=VALUE", 2)
+        found[key] = value
+    return found
+
+
+def _limits(text: str) -> dict[str, float]:
+    from stagelens.bench.limits import parse_limits
+
+    try:
+        return parse_limits([text])
+    except ValueError as problem:
+        raise UserError(str(problem), 2) from None
+
+
+def _first(problem: ValidationError) -> str:
+    errors = problem.errors(include_url=False)
+    first = min(errors, key=lambda one: one["type"] == "missing")
+    key = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        return f"unknown setting {key} of a load: docs/bench.md lists those that there are"
+    if first["type"] == "missing":
+        return f"{key} is missing: give --{key}"
+    said = first["msg"].removeprefix("Value error, ")
+    return f"{key} = {first['input']!r}: {said}" if key else f"{said} (stagelens bench --help)"

@@ -1,0 +1,95 @@
+"""Prompts from a file: ShareGPT-like JSON, or JSON lines."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stagelens.bench.talk import Message, Turn
+from stagelens.errors import UserError
+
+CHARACTERS_PER_TOKEN = 4
+UNKNOWN_OUTPUT = 64
+_ROLES = {"human": "user", "user": "user", "system": "system",
+          "gpt": "assistant", "assistant": "assistant", "chatgpt": "assistant"}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One conversation of the file; the answers in it give the lengths alone."""
+
+    turns: tuple[Turn, ...]
+
+
+def read_items(path: Path) -> tuple[tuple[Item, ...], int]:
+    """The conversations, and how many entries held none that can be sent.
+
+    An entry is ``{"conversations": [{"from", "value"}]}``, ``{"messages": [{"role",
+    "content"}]}`` or ``{"prompt": TEXT}``; ``output_tokens`` (or ``max_tokens``) in it is
+    the length of each answer. Without it an answer in the file gives its length, at four
+    characters a token, and 64 tokens are taken where there is none.
+
+    Raises:
+        UserError: it cannot be read, or holds nothing to send.
+    """
+    try:
+        entries = _entries(path.read_text(encoding="utf-8"))
+    except OSError as problem:
+        raise UserError(f"data file {path} cannot be read ({problem.strerror})", 2) from None
+    except ValueError:
+        raise UserError(f"data file {path} is neither JSON nor JSON lines in UTF-8", 2) from None
+    found = [item for entry in entries if (item := _item(entry)) is not None]
+    if not found:
+        raise UserError(
+            f"data file {path} holds no prompt: each entry needs conversations, messages or "
+            "prompt (docs/bench.md)", 2
+        )  # fmt: skip
+    return tuple(found), len(entries) - len(found)
+
+
+def _entries(text: str) -> list[Any]:
+    try:
+        told = json.loads(text)
+    except ValueError:
+        return [json.loads(line) for line in text.splitlines() if line.strip()]
+    return told if isinstance(told, list) else [told]
+
+
+def _item(entry: Any) -> Item | None:  # noqa: ANN401
+    if not isinstance(entry, dict):
+        return None
+    length = entry.get("output_tokens") or entry.get("max_tokens")
+    length = length if isinstance(length, int) and length > 0 else None
+    if isinstance(entry.get("prompt"), str) and entry["prompt"]:
+        asked: Message = {"role": "user", "content": entry["prompt"]}
+        return Item((Turn((asked,), length or UNKNOWN_OUTPUT),))
+    return _turns(_messages(entry.get("messages") or entry.get("conversations")), length)
+
+
+def _messages(told: Any) -> list[Message]:  # noqa: ANN401
+    found: list[Message] = []
+    for one in told if isinstance(told, list) else ():
+        if isinstance(one, dict):
+            role = _ROLES.get(str(one.get("role") or one.get("from")))
+            content = one.get("content") or one.get("value")
+            if role and isinstance(content, str) and content:
+                found.append({"role": role, "content": content})
+    return found
+
+
+def _turns(messages: list[Message], length: int | None) -> Item | None:
+    turns: list[Turn] = []
+    asked: list[Message] = []
+    for one in messages:
+        if one["role"] == "assistant":
+            if any(m["role"] == "user" for m in asked):
+                said = max(1, len(one["content"]) // CHARACTERS_PER_TOKEN)
+                turns.append(Turn(tuple(asked), length or said))
+                asked = []
+        else:
+            asked.append(one)
+    if any(m["role"] == "user" for m in asked):
+        turns.append(Turn(tuple(asked), length or UNKNOWN_OUTPUT))
+    return Item(tuple(turns)) if turns else None

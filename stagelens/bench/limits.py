@@ -1,0 +1,81 @@
+"""Limits that a request must meet to be a good one: ``ttft=0.5,tpot=0.05``, in seconds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+from stagelens.bench.figures import percentile
+from stagelens.bench.sample import Sample
+
+MEASURES = ("ttft", "tpot", "e2e", "itl")
+
+
+def parse_limits(texts: Iterable[str]) -> dict[str, float]:
+    """Seconds by measure. ``itl`` is the longest gap of the request.
+
+    Raises:
+        ValueError: one sentence on the first part that is no limit.
+    """
+    found: dict[str, float] = {}
+    for text in ",".join(texts).split(","):
+        name, _, value = text.strip().partition("=")
+        try:
+            seconds = float(value)
+        except ValueError:
+            seconds = math.nan
+        if name not in MEASURES or not 0 < seconds < math.inf:
+            raise ValueError(
+                f"limit {text.strip()!r} is none: write MEASURE=SECONDS, the measure one of "
+                f"{', '.join(MEASURES)}"
+            )
+        if name in found:
+            raise ValueError(f"limit {name!r} is given twice")
+        found[name] = seconds
+    return found
+
+
+def value_of(sample: Sample, measure: str) -> float | None:
+    """Nanoseconds; a failed request has none; ``ttft`` and ``e2e`` count from the intended time."""
+    if sample.error:
+        return None
+    if measure == "itl":
+        return max(sample.gaps, default=0)
+    if measure == "ttft":
+        return sample.ttft_ns
+    return sample.tpot_ns if measure == "tpot" else sample.e2e_ns
+
+
+def is_good(sample: Sample, limits: Mapping[str, float]) -> bool:
+    """Whether the request was answered within all limits.
+
+    An answer of one token has no TPOT, and meets that limit; other figures that are
+    missing are a limit missed.
+    """
+    for measure, seconds in limits.items():
+        value = value_of(sample, measure)
+        if value is None and not sample.error and measure == "tpot" and sample.first_token_ns:
+            continue
+        if value is None or value > seconds * 1e9:
+            return False
+    return not sample.error
+
+
+def at_percentile(
+    samples: Sequence[Sample], limits: Mapping[str, float], level: float
+) -> dict[str, float | None]:
+    """Nanoseconds of each limited measure at ``level`` (0..100); ``None`` is beyond any limit.
+
+    A request without the figure counts as slower than all others (for TPOT: only one
+    that failed).
+    """
+    found: dict[str, float | None] = {}
+    for measure in limits:
+        values = [
+            math.inf if (v := value_of(s, measure)) is None else v
+            for s in samples
+            if not (measure == "tpot" and not s.error and s.tpot_ns is None)
+        ]
+        value = percentile(sorted(values), level)
+        found[measure] = value if value is not None and math.isfinite(value) else None
+    return found

@@ -1,0 +1,132 @@
+"""From samples to the figures of a level."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from stagelens.bench.drive import Driver
+from stagelens.bench.figures import figures
+from stagelens.bench.limits import at_percentile, is_good
+from stagelens.bench.models import Counts, Figures, Level, Point
+from stagelens.bench.sample import Sample
+from stagelens.bench.settings import BenchSettings
+
+INTERRUPTED = "interrupted"
+
+
+def make_level(driver: Driver, settings: BenchSettings) -> Level:
+    """The figures over the measured requests; warm-up ones are counted alone."""
+    step = driver.step
+    measured = [s for s in driver.samples if s.measured]
+    whole = [s for s in measured if s.error != INTERRUPTED]
+    ok = [s for s in whole if not s.error]
+    window_s = _window_s(whole)
+    good = sum(is_good(s, settings.goodput) for s in whole) if settings.goodput else None
+    at = at_percentile(whole, settings.goodput, settings.percentile)
+    inputs = _total([s.input_tokens for s in ok])
+    outputs = _total([s.output_tokens for s in ok])
+    return Level(
+        label=step.label, run=step.run, rate=step.rate, concurrency=step.concurrency,
+        window_s=window_s, offered_per_s=_offered(measured),
+        done_per_s=_per_s(len(ok), window_s),
+        input_tokens_per_s=_per_s(inputs, window_s),
+        output_tokens_per_s=_per_s(outputs, window_s),
+        in_flight_mean=_in_flight(whole, window_s), in_flight_peak=driver.peak,
+        counts=_counts(driver.samples, measured), figures=_figures(whole),
+        input_tokens=inputs, output_tokens=outputs, cached_share=_cached(ok),
+        good=good, good_per_s=_per_s(good, window_s), at_percentile=at,
+        meets_limits=_meets(at, settings) if settings.goodput and whole else None,
+        server=None, **_as_meant(ok),
+    )  # fmt: skip
+
+
+def point(level: Level) -> Point:
+    """The level as a point of the search's curve."""
+    return Point(
+        rate=level.rate or 0.0, good_per_s=level.good_per_s, meets=bool(level.meets_limits),
+        at_percentile=level.at_percentile,
+    )  # fmt: skip
+
+
+def _figures(whole: Sequence[Sample]) -> tuple[Figures, ...]:
+    streamed = [s for s in whole if s.stream]
+    gaps: dict[bool, list[int]] = {True: [], False: []}
+    for one in streamed:
+        if not one.error:
+            gaps[one.token_gaps] += one.gaps
+    return (
+        figures("ttft", [None if s.error else s.ttft_ns for s in streamed]),
+        figures("ttft_sent", [None if s.error else s.ttft_sent_ns for s in streamed]),
+        figures("e2e", [s.e2e_ns for s in whole]),
+        figures("e2e_sent", [s.e2e_sent_ns for s in whole]),
+        figures("tpot", [s.tpot_ns for s in streamed]),
+        figures("itl", gaps[True]),
+        figures("itl_chunk", gaps[False]),
+        figures("late", [s.late_ns for s in whole]),
+    )
+
+
+def _counts(samples: Sequence[Sample], measured: Sequence[Sample]) -> Counts:
+    errors = Counter(s.error for s in measured if s.error and s.error != INTERRUPTED)
+    cut = sum(s.error == INTERRUPTED for s in measured)
+    failed = sum(errors.values())
+    return Counts(
+        warmup=len(samples) - len(measured), sent=len(measured),
+        ok=len(measured) - failed - cut, failed=failed, interrupted=cut, errors=dict(errors),
+    )  # fmt: skip
+
+
+def _window_s(whole: Sequence[Sample]) -> float | None:
+    """From the first intended time to the last end."""
+    if not whole:
+        return None
+    return (max(s.end_ns for s in whole) - min(s.intended_ns for s in whole)) / 1e9
+
+
+def _offered(measured: Sequence[Sample]) -> float | None:
+    """Over the gaps between the first turns: n - 1 of them."""
+    starts = [s.intended_ns for s in measured if s.turn == 0]
+    if len(starts) < 2 or max(starts) == min(starts):
+        return None
+    return (len(starts) - 1) * 1e9 / (max(starts) - min(starts))
+
+
+def _per_s(count: float | None, window_s: float | None) -> float | None:
+    return count / window_s if count is not None and window_s else None
+
+
+def _in_flight(whole: Sequence[Sample], window_s: float | None) -> float | None:
+    if not window_s:
+        return None
+    return sum(s.end_ns - s.sent_ns for s in whole if s.sent_ns) / 1e9 / window_s
+
+
+def _total(values: Sequence[int | None]) -> int | None:
+    known = [v for v in values if v is not None]
+    return sum(known) if known else None
+
+
+def _cached(ok: Sequence[Sample]) -> float | None:
+    known = [s for s in ok if s.cached_tokens is not None and s.input_tokens]
+    whole = sum(s.input_tokens or 0 for s in known)
+    return sum(s.cached_tokens or 0 for s in known) / whole if whole else None
+
+
+def _as_meant(ok: Sequence[Sample]) -> dict[str, int]:
+    """How many answers and prompts had the wanted length, of those of which both are known."""
+    inputs = [s for s in ok if s.meant_input is not None and s.input_tokens is not None]
+    outputs = [s for s in ok if s.meant_output is not None and s.output_tokens is not None]
+    return {
+        "inputs_as_meant": sum(s.meant_input == s.input_tokens for s in inputs),
+        "inputs_known": len(inputs),
+        "outputs_as_meant": sum(s.meant_output == s.output_tokens for s in outputs),
+        "outputs_known": len(outputs),
+    }
+
+
+def _meets(at: dict[str, float | None], settings: BenchSettings) -> bool:
+    return all(
+        (value := at[name]) is not None and value <= limit * 1e9
+        for name, limit in settings.goodput.items()
+    )

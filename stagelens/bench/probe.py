@@ -1,0 +1,122 @@
+"""What must be known of a server before it is loaded: its model, its manners, its token counts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from stagelens.bench.sample import Sample
+from stagelens.bench.settings import BenchSettings
+from stagelens.bench.talk import Speech
+from stagelens.bench.wire import Client, Target
+from stagelens.bench.words import FEW, WORDS, Scale, probe_text
+from stagelens.errors import UserError
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """How to ask, how long prompts get, and what had to be assumed."""
+
+    speech: Speech
+    scale: Scale
+    notes: tuple[str, ...]
+
+
+async def prepare(client: Client, settings: BenchSettings, key: str | None) -> Prepared:
+    """Ask for the model, then send two or three requests for one token.
+
+    Raises:
+        UserError: nothing answers, the model is not told apart, or both forms of the
+            request are refused.
+    """
+    target = Target.parse(settings.url)
+    speech = Speech(
+        target, settings.model or "", settings.endpoint, settings.ignore_eos,
+        key=key, body=settings.body,
+    )  # fmt: skip
+    if settings.model is None:
+        speech = replace(speech, model=await _only_model(client, speech, settings.url))
+    speech, first, notes = await _accepted(client, speech, settings)
+    if settings.data is not None:
+        return Prepared(speech, Scale(), notes)
+    scale = await _scale(client, speech, settings, first)
+    return Prepared(speech, scale, (*notes, _told(scale)))
+
+
+async def _scale(client: Client, speech: Speech, settings: BenchSettings, first: Sample) -> Scale:
+    short = first.input_tokens
+    for words in (len(WORDS), FEW):
+        second = await _probe(client, speech, settings, words)
+        if short and second.input_tokens and not second.error:
+            return Scale.of_probes(short, words, second.input_tokens)
+    return Scale()
+
+
+async def _only_model(client: Client, speech: Speech, url: str) -> str:
+    try:
+        status, body = await client.get(speech.models())
+    except OSError as problem:
+        raise UserError(
+            f"no server answers at {url} ({problem or type(problem).__name__}): check --url"
+        ) from None
+    try:
+        names = [str(one["id"]) for one in json.loads(body)["data"]]
+    except (ValueError, LookupError, TypeError):
+        raise UserError(
+            f"{url} told no models (HTTP {status}): name one with --model"
+        ) from None
+    if len(names) != 1:
+        raise UserError(f"{url} has {len(names)} models ({', '.join(names[:5])}): name one with --model")
+    return names[0]
+
+
+async def _accepted(
+    client: Client, speech: Speech, settings: BenchSettings
+) -> tuple[Speech, Sample, tuple[str, ...]]:
+    """The form of the request that the server takes, with what was left out of it."""
+    notes: list[str] = []
+    ways: tuple[tuple[str, Callable[[Speech], Speech]], ...] = (
+        (
+            "The server refused ignore_eos: answers may end before their wanted length.",
+            lambda s: replace(s, ignore_eos=False),
+        ),
+        (
+            "The server refused stream_options: it counts no tokens of streams.",
+            lambda s: replace(s, stream_usage=False),
+        ),
+    )
+    sample = await _probe(client, speech, settings, 0)
+    for note, without in ways:
+        if sample.status not in (400, 422):
+            break
+        if (less := without(speech)) != speech:
+            speech = less
+            notes.append(note)
+            sample = await _probe(client, speech, settings, 0)
+    if sample.error:
+        said = f": {sample.said}" if sample.said else ""
+        raise UserError(f"{settings.url} did not answer a first request ({sample.error}{said})")
+    return speech, sample, tuple(notes)
+
+
+async def _probe(client: Client, speech: Speech, settings: BenchSettings, words: int) -> Sample:
+    sample = Sample(number=0, intended_ns=0, measured=False)
+    history = [{"role": "user", "content": probe_text(words)}]
+    request = speech.request(history, 1, stream=settings.stream, tags="bench-probe=1")
+    await client.send(request, sample)
+    return sample
+
+
+def _told(scale: Scale) -> str:
+    if scale.exact:
+        return (
+            f"Prompts: common words, by the probes one token each here, beside {scale.base:.0f} "
+            "of the template: lengths are exact."
+        )
+    if scale.measured:
+        return (
+            f"Prompts: common words, by the probes {scale.per_word:.3f} tokens each here: "
+            "lengths are near, not exact."
+        )
+    return "Prompts: common words, taken for one token each: the server told no count."

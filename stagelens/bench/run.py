@@ -1,0 +1,143 @@
+"""A whole run: prepare, send every level, measure."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from stagelens.bench.datafile import Item
+from stagelens.bench.drive import Driver
+from stagelens.bench.measure import make_level, point
+from stagelens.bench.models import Level, Search
+from stagelens.bench.plan import Plan, Step, make_plan, rate_step, steps
+from stagelens.bench.probe import Prepared, prepare
+from stagelens.bench.replay import Recorded, make_replay
+from stagelens.bench.sample import Sample
+from stagelens.bench.search import find_highest
+from stagelens.bench.settings import BenchSettings
+from stagelens.bench.wire import Client, Target
+from tracer.clock import Anchor, Clock
+
+T = TypeVar("T")
+SHOW_EVERY_S = 0.25
+
+
+@dataclass
+class Ran:
+    """What a run left: each level with its samples."""
+
+    anchor: Anchor
+    prepared: Prepared | None = None
+    levels: list[tuple[Level, list[Sample]]] = field(default_factory=list)
+    search: Search | None = None
+    interrupted: bool = False
+
+
+class Runner:
+    """Runs the levels one after the other; ``show`` is called now and then with the driver."""
+
+    def __init__(
+        self, settings: BenchSettings, name: str, key: str | None, clock: Clock,
+        items: Sequence[Item] = (), recorded: Recorded | None = None,
+        show: Callable[[Driver], None] | None = None,
+    ) -> None:  # fmt: skip
+        self._settings, self._name, self._key, self._clock = settings, name, key, clock
+        self._items, self._recorded, self._show = items, recorded, show
+        self._driver: Driver | None = None
+        self.ran = Ran(Anchor.take(clock))
+
+    async def run(self) -> Ran:
+        """All levels, or those until an interrupt.
+
+        Raises:
+            UserError: the server does not answer a first request.
+            CancelledError: interrupted before anything was sent.
+        """
+        client = Client(Target.parse(self._settings.url), self._clock, self._settings.timeout_s)
+        loop, whole = asyncio.get_running_loop(), asyncio.current_task()
+        assert whole is not None
+        with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
+            loop.add_signal_handler(signal.SIGINT, self._stop, whole)
+        try:
+            self.ran.prepared = await prepare(client, self._settings, self._key)
+            if self._settings.find_max:
+                await self._find(client)
+            else:
+                for step in steps(self._settings, self._name):
+                    if not self.ran.interrupted:
+                        await self._level(client, step)
+        finally:
+            await client.close()
+            with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
+                loop.remove_signal_handler(signal.SIGINT)
+        return self.ran
+
+    def _stop(self, whole: asyncio.Task[Any]) -> None:
+        """The first interrupt ends the sending; a second one everything."""
+        if self._driver is None or self.ran.interrupted:
+            whole.cancel()
+            return
+        self.ran.interrupted = True
+        self._driver.stop()
+
+    async def _level(self, client: Client, step: Step) -> Level:
+        prepared = self.ran.prepared
+        assert prepared is not None
+        self._driver = driver = Driver(
+            client, prepared.speech, self._settings, step, self._plan(step, prepared), self._clock,
+            self._name,
+        )  # fmt: skip
+        showing = asyncio.create_task(self._showing(driver))
+        try:
+            await driver.run()
+        finally:
+            showing.cancel()
+        level = make_level(driver, self._settings)
+        self.ran.levels.append((level, driver.samples))
+        return level
+
+    def _plan(self, step: Step, prepared: Prepared) -> Plan:
+        if self._recorded is not None:
+            return make_replay(
+                self._recorded, prepared.scale, self._settings.seed, self._settings.speed
+            )
+        return make_plan(self._settings, step, prepared.scale, self._items)
+
+    async def _showing(self, driver: Driver) -> None:
+        while self._show is not None:
+            self._show(driver)
+            await asyncio.sleep(SHOW_EVERY_S)
+
+    async def _find(self, client: Client) -> None:
+        settings = self._settings
+
+        async def meets(rate: float) -> bool | None:
+            if self.ran.interrupted:
+                return None
+            level = await self._level(client, rate_step(rate, None, self._name))
+            return None if self.ran.interrupted else bool(level.meets_limits)
+
+        found = await find_highest((*settings.rate, 1.0)[0], settings.precision, meets)
+        points = [point(level) for level, _ in self.ran.levels if level.rate in found.tried]
+        self.ran.search = Search(
+            limits_s=settings.goodput, percentile=settings.percentile, best_rate=found.best,
+            first_failed=found.failed, curve=tuple(sorted(points, key=lambda p: p.rate)),
+        )  # fmt: skip
+
+
+def run_fast(work: Coroutine[Any, Any, T]) -> T:
+    """Run on uvloop where it is, with as many sockets as the system lets us have."""
+    with contextlib.suppress(ImportError, OSError, ValueError):
+        import resource
+
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run(work)
+    return uvloop.run(work)  # type: ignore[no-any-return]

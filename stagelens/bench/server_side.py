@@ -1,0 +1,104 @@
+"""The same requests as the proxy recorded them, beside the client's figures."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from dashboards.filters import ANY_OPERATION, Filters
+from dashboards.models.records import Record
+from dashboards.queries.records import MOST_RECORDS
+from dashboards.source import Source
+from dashboards.terminal.text import duration
+from stagelens.bench.figures import figures
+from stagelens.bench.models import Figures, ServerSide
+from stagelens.bench.sample import Sample
+from tracer.clock import Anchor
+
+PATIENCE_S = 15.0
+_SHOWN = ("ttft", "e2e", "tpot", "prompt", "queue", "prefill", "decode", "deliver")
+
+
+def server_side(
+    samples: Sequence[Sample],
+    run: str,
+    source: Source,
+    anchor: Anchor | None,
+    sleep: Callable[[float], None] = time.sleep,
+) -> ServerSide | None:
+    """The records of ``samples`` by their trace ids; None where no answer named one.
+
+    Waits up to ``PATIENCE_S`` for the last of them to be stored. ``anchor`` ties the
+    client's stamps to the wall clock that the proxy's are of; None: they have two.
+
+    Raises:
+        DashboardError: the source does not answer.
+    """
+    asked = {s.trace_id: s for s in samples if s.measured and not s.error and s.trace_id}
+    if not asked:
+        return None
+    found = _wait_for(asked, run, source, sleep)
+    pairs = [(asked[one.trace_id], one) for one in found]
+    outside = figures("outside", [(s.e2e_sent_ns or 0) - r.e2e_ns for s, r in pairs])
+    before = None
+    if anchor is not None:
+        before = figures(
+            "before", [r.start_unix_ns - anchor.to_unix_ns(s.sent_ns) for s, r in pairs]
+        )
+    return ServerSide(
+        asked=len(asked), found=len(found),
+        figures=tuple(figures(name, [getattr(r, f"{name}_ns") for r in found]) for name in _SHOWN),
+        outside=outside, before=before,
+        reading=_reading([s for s, _ in pairs], found, outside, before),
+    )  # fmt: skip
+
+
+def _wait_for(
+    asked: Mapping[str, Sample], run: str, source: Source, sleep: Callable[[float], None]
+) -> list[Record]:
+    filters = Filters(run=run, operation=ANY_OPERATION)
+    waited = 0.0
+    while True:
+        told = source.records(filters, limit=MOST_RECORDS)
+        found = [one for one in told.records if one.trace_id in asked]
+        if len(found) >= len(asked) or waited >= PATIENCE_S:
+            return found
+        sleep(0.5)
+        waited += 0.5
+
+
+def _reading(
+    samples: Sequence[Sample], found: Sequence[Record], outside: Figures, before: Figures | None
+) -> tuple[str, ...]:
+    if not found:
+        return ("The store holds none of these requests: is it the one of this server?",)
+    client = figures("", [s.e2e_sent_ns for s in samples])
+    server = figures("", [r.e2e_ns for r in found])
+    late = figures("", [s.late_ns for s in samples])
+    first = (
+        f"E2E p50 is {duration(client.p50_ns)} from the client's send and "
+        f"{duration(server.p50_ns)} in the proxy's record. Per request "
+        f"{_signed(outside.p50_ns)} (p50) and {_signed(outside.p99_ns)} (p99) lie outside of "
+        "the record: the network, the wait before the proxy read the first byte, and this "
+        "client after the last."
+    )
+    lines = [first]
+    if before is not None:
+        lines.append(
+            f"Of that, {_signed(before.p50_ns)} (p50) and {_signed(before.p99_ns)} (p99) passed "
+            "between the client's send and the proxy's first byte."
+        )
+    lines.append(
+        f"Before the send, {duration(late.p50_ns)} (p50) and {duration(late.p99_ns)} (p99) passed "
+        "from the intended time: this client's own delay, with new connections."
+    )
+    return tuple(lines)
+
+
+def _signed(ns: float | None) -> str:
+    return f"-{duration(-ns)}" if ns is not None and ns < 0 else duration(ns)
+
+
+def note_for(problem: Exception) -> str:
+    """Why there are no server-side figures."""
+    return f"No server-side figures: {problem}"

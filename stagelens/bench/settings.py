@@ -1,0 +1,125 @@
+"""What a load is: one frozen model, from a file, the command line, or both."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from stagelens.bench.lengths import parse_lengths
+from stagelens.bench.limits import parse_limits
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,80}")
+
+
+class BenchSettings(BaseModel):
+    """A load. Exactly one of ``rate``, ``concurrency`` and ``replay`` drives it.
+
+    With ``goodput`` and ``find_max`` the rate is searched for, and ``rate`` is where the
+    search begins.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    url: str
+    model: str | None = Field(default=None, description="asked of the server when it has one")
+    endpoint: Literal["chat", "completions"] = "chat"
+    name: str | None = Field(default=None, description="of the run; by default from the time")
+    tags: dict[str, str] = Field(default_factory=dict)
+    seed: int = 0
+
+    rate: tuple[float, ...] = ()
+    concurrency: tuple[int, ...] = ()
+    arrivals: Literal["poisson", "constant", "gamma"] = "poisson"
+    burstiness: float = Field(default=2.0, gt=0, le=100)
+    replay: str | None = None
+    speed: float = Field(default=1.0, gt=0, le=1000)
+
+    duration_s: float | None = Field(default=None, gt=0)
+    requests: int | None = Field(default=None, gt=0)
+    warmup_s: float | None = Field(default=None, ge=0, description="5; 0 in a replay")
+    warmup_requests: int = Field(default=0, ge=0)
+
+    input: str = "256"
+    output: str | None = None
+    data: Path | None = None
+    prefix_share: float = Field(default=0.0, ge=0, le=1)
+    prefix_tokens: int = Field(default=256, gt=0)
+    prefixes: int = Field(default=1, gt=0)
+    turns: str = "1"
+    think_s: float = Field(default=0.0, ge=0)
+
+    stream: bool = True
+    ignore_eos: bool = True
+    body: dict[str, Any] = Field(default_factory=dict)
+    timeout_s: float = Field(default=600.0, gt=0)
+
+    goodput: dict[str, float] = Field(default_factory=dict)
+    percentile: float = Field(default=95.0, gt=0, lt=100)
+    find_max: bool = False
+    precision: float = Field(default=0.05, gt=0, lt=1)
+
+    @field_validator("url")
+    @classmethod
+    def _url(cls, url: str) -> str:
+        parts = urlsplit(url)
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise ValueError("it is no address: write it as http://HOST:PORT")
+        if parts.username or parts.password or parts.query:
+            raise ValueError("give the address alone; a key goes into the environment")
+        return url.rstrip("/")
+
+    @field_validator("name")
+    @classmethod
+    def _name(cls, name: str | None) -> str | None:
+        if name is not None and not _NAME.fullmatch(name):
+            raise ValueError("a run's name is 1 to 80 letters, digits, . _ or -")
+        return name
+
+    @field_validator("tags")
+    @classmethod
+    def _tags(cls, tags: dict[str, str]) -> dict[str, str]:
+        for key, value in tags.items():
+            if not _NAME.fullmatch(key) or not value.isascii() or re.search(r"[\s,=]", value):
+                raise ValueError(f"tag {key}={value} holds what a tag cannot (spaces, commas)")
+        return tags
+
+    @field_validator("rate", "concurrency")
+    @classmethod
+    def _positive(cls, levels: tuple[float, ...]) -> tuple[float, ...]:
+        if any(not 0 < level <= 1_000_000 for level in levels):
+            raise ValueError("each level is a number above 0")
+        if len(set(levels)) != len(levels):
+            raise ValueError("a level stands twice")
+        return levels
+
+    @field_validator("input", "output", "turns")
+    @classmethod
+    def _lengths(cls, text: str | None) -> str | None:
+        if text is not None:
+            parse_lengths(text)
+        return text
+
+    @field_validator("goodput")
+    @classmethod
+    def _limits(cls, limits: dict[str, float]) -> dict[str, float]:
+        return parse_limits([f"{name}={value}" for name, value in limits.items()])
+
+    @model_validator(mode="after")
+    def _one_driver(self) -> BenchSettings:
+        given = [n for n in ("rate", "concurrency", "replay") if getattr(self, n)]
+        if self.find_max:
+            if not self.goodput:
+                raise ValueError("a search for the highest rate needs limits")
+            if given not in ([], ["rate"]) or len(self.rate) > 1:
+                raise ValueError("a search takes one rate to begin with, or none")
+        elif len(given) != 1:
+            raise ValueError("give one of rate, concurrency and replay")
+        if self.replay and (self.data or self.prefix_share or self.turns != "1"):
+            raise ValueError("a replay takes its lengths and prefixes from what was recorded")
+        if self.endpoint == "completions" and self.turns != "1":
+            raise ValueError("several turns need the chat endpoint")
+        return self

@@ -1,0 +1,155 @@
+"""A run on the terminal: its progress while it goes, its figures at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from dashboards.models.report import Distribution
+from dashboards.terminal.figures import NARROWEST, FigureRow, figure_table, plain_table
+from dashboards.terminal.text import duration, is_ascii, rate, shown
+from stagelens.bench.drive import Driver
+from stagelens.bench.models import BenchResult, Figures, Level, Search
+
+NAMES = {
+    "ttft": "TTFT",
+    "ttft_sent": "- from the send",
+    "tpot": "TPOT",
+    "itl": "ITL (gaps)",
+    "itl_chunk": "chunk gaps",
+    "e2e": "E2E",
+    "e2e_sent": "- from the send",
+    "late": "sent late",
+}
+_WEAK = "~ fewer values than this percentile needs (p99: 100, p95: 20, p90: 10): about the maximum"
+
+
+@contextmanager
+def progress(console: Console, *, quiet: bool) -> Iterator[Callable[[Driver], None]]:
+    """A bar of the running level; one line a level where there is no terminal."""
+    told: set[str] = set()
+    with Progress(
+        TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[said]}"),
+        TimeElapsedColumn(), console=console, transient=True,
+        disable=quiet or not console.is_terminal,
+    ) as bar:  # fmt: skip
+        task = bar.add_task("", total=None, said="")
+
+        def show(driver: Driver) -> None:
+            label = driver.step.label
+            if not console.is_terminal and not quiet and label not in told:
+                console.print(f"sending {label}")
+            if label not in told:
+                told.add(label)
+                bar.reset(task, description=label, total=_total(driver), said="")
+            said = f"{len(driver.samples)} sent, {driver.ended} ended, {driver.in_flight} in flight"
+            bar.update(task, completed=driver.elapsed_s, said=said)
+
+        yield show
+
+
+def _total(driver: Driver) -> float | None:
+    return None if driver.duration_s is None else driver.warmup_s + driver.duration_s
+
+
+def render(result: BenchResult, console: Console) -> None:
+    """The whole result: each level, the levels side by side, the search, the assumptions."""
+    ascii_only = is_ascii(console)
+    head = f"run {result.name}: {result.model} at {result.url}"
+    console.print(Text(shown(head, ascii_only=ascii_only), "bold"))
+    if result.interrupted:
+        console.print(Text("interrupted: this is what there was until then", "bold"))
+    for level in result.levels:
+        _level(level, console)
+    if len(result.levels) > 1:
+        _side_by_side(result.levels, console)
+    if result.search is not None:
+        console.print(Text(_found(result.search), "bold"))
+    if any(f.weak for level in result.levels for f in level.figures):
+        console.print(Text(_WEAK, "dim"))
+    for line in (result.server_note, *result.assumptions, _where(result)):
+        console.print(Text(shown(f"* {line}", ascii_only=ascii_only), "dim"))
+
+
+def _where(result: BenchResult) -> str:
+    told = ", ".join(f"{name} {number}" for name, number in result.versions.items())
+    return f"Client: {result.machine}; {told}."
+
+
+def _level(level: Level, console: Console) -> None:
+    counts = level.counts
+    errors = "".join(f", {n} {kind}" for kind, n in counts.errors.items())
+    cut = f", {counts.interrupted} interrupted" if counts.interrupted else ""
+    what = (
+        f"{level.label}: {counts.sent} sent ({counts.warmup} more as warm-up), {counts.ok} ok, "
+        f"{counts.failed} failed{errors}{cut}"
+    )
+    rates = (
+        f"{rate(level.offered_per_s)} requests/s sent, {rate(level.done_per_s)}/s answered, "
+        f"{rate(level.input_tokens_per_s)} input and {rate(level.output_tokens_per_s)} output "
+        f"tokens/s, {rate(level.in_flight_mean)} in flight (peak {level.in_flight_peak}), cached "
+        f"{'unknown' if level.cached_share is None else f'{level.cached_share:.0%}'}"
+    )
+    lines = [what, rates]
+    if level.good is not None:
+        lines.append(f"{level.good} within the limits: {rate(level.good_per_s)}/s")
+    console.print(Text(shown(lines[0], ascii_only=is_ascii(console)), "bold"))
+    for line in lines[1:]:
+        console.print(Text(line))
+    rows = [_row(NAMES[f.measure], f) for f in level.figures if f.n or f.measure in {"ttft", "e2e"}]
+    console.print(figure_table("client", rows, max(console.width, NARROWEST)))
+    if (server := level.server) is not None:
+        made = [_row(NAMES.get(f.measure, f.measure), f) for f in server.figures if f.n]
+        made.append(_row("outside of it", server.outside))
+        if server.before is not None:
+            made.append(_row("- before it", server.before))
+        console.print(figure_table("proxy's record", made, max(console.width, NARROWEST)))
+        console.print(Text(f"{server.found} of {server.asked} requests found in the store"))
+        for line in server.reading:
+            console.print(Text(line))
+
+
+def _row(name: str, one: Figures) -> FigureRow:
+    shown_as = Distribution(
+        n=one.n, no_data=one.no_data, p50_ns=_whole(one.p50_ns), p90_ns=_whole(one.p90_ns),
+        p95_ns=_whole(one.p95_ns), p99_ns=_whole(one.p99_ns), max_ns=_whole(one.max_ns),
+        weak=one.weak,
+    )  # fmt: skip
+    return FigureRow(Text(name), shown_as)
+
+
+def _whole(ns: float | None) -> int | None:
+    return None if ns is None else round(ns)
+
+
+def _side_by_side(levels: tuple[Level, ...], console: Console) -> None:
+    table = plain_table(max(console.width, NARROWEST))
+    table.add_column(Text("level"), no_wrap=True)
+    for head in ("done/s", "out tok/s", "TTFT p50", "p99", "TPOT p50", "E2E p99", "failed", "good/s"):
+        table.add_column(Text(head), justify="right", no_wrap=True)
+    for one in levels:
+        ttft, tpot, e2e = (one.figure(name) for name in ("ttft", "tpot", "e2e"))
+        cells = (
+            one.label, rate(one.done_per_s), rate(one.output_tokens_per_s), duration(ttft.p50_ns),
+            duration(ttft.p99_ns), duration(tpot.p50_ns), duration(e2e.p99_ns),
+            str(one.counts.failed), "-" if one.good_per_s is None else rate(one.good_per_s),
+        )  # fmt: skip
+        table.add_row(*map(Text, cells))
+    console.print(table)
+
+
+def _found(search: Search) -> str:
+    limits = ", ".join(f"{name} <= {seconds:g} s" for name, seconds in search.limits_s.items())
+    at = f"at p{search.percentile:g}"
+    if search.best_rate is None:
+        return f"no rate that was tried meets {limits} {at}"
+    if search.first_failed is None:
+        return f"{search.best_rate:g} requests/s still meets {limits} {at}; none failed"
+    return (
+        f"highest rate that meets {limits} {at}: {search.best_rate:g} requests/s; "
+        f"{search.first_failed:g} does not"
+    )

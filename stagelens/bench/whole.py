@@ -1,0 +1,132 @@
+"""One invocation: what is read before the run, the run, and its result with the server's side."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+
+from collectors.store.errors import StoreError
+from dashboards.analyses.compare import parse_side
+from dashboards.errors import DashboardError
+from dashboards.filters import Filters
+from dashboards.queries.records import MOST_RECORDS
+from dashboards.terminal.console import make_console
+from stagelens.bench.assumptions import assumptions
+from stagelens.bench.datafile import Item, read_items
+from stagelens.bench.export import to_csv, to_html
+from stagelens.bench.machine import machine, versions
+from stagelens.bench.models import BenchResult, Level, ServerSide
+from stagelens.bench.replay import Recorded, choose
+from stagelens.bench.run import Ran, Runner, run_fast
+from stagelens.bench.server_side import note_for, server_side
+from stagelens.bench.settings import BenchSettings
+from stagelens.bench.terminal import progress, render
+from stagelens.bench.wire import Target
+from stagelens.errors import UserError
+from stagelens.sources import open_source
+from tracer.clock import SystemClock
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """The source of server-side figures and of what is replayed, as the reading commands take it."""
+
+    collector: str | None = None
+    store: str | None = None
+    data_dir: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A run that is over; ``levels`` are those of ``result``, with their samples."""
+
+    result: BenchResult
+    ran: Ran
+
+    def shown(self, form: str) -> str:
+        """As ``json``, ``csv``, ``html`` or the terminal's ``table``."""
+        if form == "json":
+            return self.result.model_dump_json(indent=2) + "\n"
+        if form == "csv":
+            return to_csv(self.ran.levels, self.ran.anchor)
+        if form == "html":
+            return to_html(self.result, self.ran.levels)
+        out = sys.stdout if sys.stdout.isatty() else StringIO()
+        render(self.result, make_console(out))
+        return out.getvalue() if isinstance(out, StringIO) else ""
+
+
+def run_bench(
+    settings: BenchSettings, name: str, key: str | None, where: Where, quiet: bool = False
+) -> Ended:
+    """Send the load, then ask the store for the same requests.
+
+    Raises:
+        UserError: the server, the data file or the recording cannot be used.
+        KeyboardInterrupt, CancelledError: interrupted before anything was measured.
+    """
+    clock = SystemClock()
+    items, notes = _items(settings)
+    recorded = _recorded(settings, where, clock) if settings.replay else None
+    if recorded is not None and recorded.left_out:
+        notes.append(f"Replay: {recorded.left_out} requests without known lengths are left out.")
+    with progress(make_console(sys.stderr), quiet=quiet) as show:
+        runner = Runner(settings, name, key, clock, items, recorded, show)
+        ran = run_fast(runner.run())
+    assert ran.prepared is not None
+    levels, server_note = _with_server_side(ran, settings, where)
+    result = BenchResult(
+        name=name, url=settings.url, model=ran.prepared.speech.model,
+        started_unix_ns=ran.anchor.unix_ns, interrupted=ran.interrupted, levels=tuple(levels),
+        search=ran.search, server_note=server_note,
+        assumptions=assumptions(settings, [*ran.prepared.notes, *notes], levels),
+        settings=settings.model_dump(mode="json"), versions=versions(), machine=machine(),
+    )  # fmt: skip
+    return Ended(result, ran)
+
+
+def _items(settings: BenchSettings) -> tuple[Sequence[Item], list[str]]:
+    if settings.data is None:
+        return (), []
+    items, skipped = read_items(settings.data)
+    note = f"Data: {len(items)} conversations, in a shuffled order and again from the start."
+    return items, [note, *([f"Data: {skipped} entries held no prompt."] if skipped else [])]
+
+
+def _recorded(settings: BenchSettings, where: Where, clock: SystemClock) -> Recorded:
+    side = parse_side(settings.replay or "", Filters(), clock.unix_ns())
+    with open_source(where.collector, where.store, where.data_dir) as source:
+        told = source.records(side.filters, limit=MOST_RECORDS)
+    found = choose(told.records)
+    if not found.records:
+        raise UserError(
+            f"--replay {settings.replay}: none of its {told.total} requests has known lengths; "
+            "`stagelens requests` lists what there is"
+        )
+    return found
+
+
+def _with_server_side(ran: Ran, settings: BenchSettings, where: Where) -> tuple[list[Level], str]:
+    """The levels with the proxy's figures, and a sentence on where those are from or why not."""
+    plain = [level for level, _ in ran.levels]
+    if not any(one.trace_id for _, samples in ran.levels for one in samples):
+        return plain, (
+            "No server-side figures: no answer named a trace, so no Stagelens stands before "
+            "this server."
+        )
+    anchor = ran.anchor if Target.parse(settings.url).is_here else None
+    try:
+        with open_source(where.collector, where.store, where.data_dir) as source:
+            sides: list[ServerSide | None] = [
+                server_side(samples, level.run, source, anchor) for level, samples in ran.levels
+            ]
+    except (DashboardError, UserError, StoreError) as problem:
+        return plain, note_for(problem)
+    found = [
+        level.model_copy(update={"server": side}) for level, side in zip(plain, sides, strict=True)
+    ]
+    runs = " ".join(dict.fromkeys(level.run for level in plain))
+    return found, f"Server-side figures are of the store; see `stagelens report --run` with {runs}."

@@ -1,0 +1,203 @@
+"""The client: HTTP/1.1 over kept connections, with as little between socket and stamp as can be."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import httptools
+
+from stagelens.bench.answer import Answer
+from stagelens.bench.sample import Sample
+from tracer.clock import Clock
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where requests go; ``base`` is the path before ``/chat/completions``."""
+
+    host: str
+    port: int
+    base: str
+    tls: bool
+
+    @classmethod
+    def parse(cls, url: str) -> Target:
+        """Of an address with or without ``/v1`` at its end."""
+        parts = urlsplit(url)
+        tls = parts.scheme == "https"
+        path = parts.path.rstrip("/")
+        base = path if path.endswith("/v1") else f"{path}/v1"
+        return cls(parts.hostname or "", parts.port or (443 if tls else 80), base, tls)
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the server shares this machine's clock."""
+        return self.host in {"localhost", "127.0.0.1", "::1"}
+
+
+class _Connection(asyncio.Protocol):
+    """One socket; requests on it one after another."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._answer: Answer | None = None
+        self.done: asyncio.Future[bool] | None = None
+        self.transport: asyncio.Transport | None = None
+        self._headers: dict[bytes, bytes] = {}
+        self._framed = False
+        self._now_ns = 0
+        self.used = False
+        self.heard = False
+        self.lost = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        self.transport = transport
+
+    def begin(self, request: bytes, answer: Answer, sample: Sample) -> asyncio.Future[bool]:
+        """Send; the future's result says whether the connection may serve another request."""
+        assert self.transport is not None
+        self._answer = answer
+        self._headers = {}
+        self._parser = httptools.HttpResponseParser(self)
+        self._framed = self.heard = False
+        self.done = asyncio.get_running_loop().create_future()
+        sample.sent_ns = self._clock.mono_ns()
+        self.transport.write(request)
+        return self.done
+
+    def data_received(self, data: bytes) -> None:
+        self._now_ns = self._clock.mono_ns()
+        self.heard = True
+        if self._answer is None:
+            self.abort()
+            return
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, ValueError) as problem:
+            self._break(f"{type(problem).__name__}: {problem}")
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._headers[name.lower()] = value
+
+    def on_headers_complete(self) -> None:
+        assert self._answer is not None
+        self._framed = not {b"content-length", b"transfer-encoding"}.isdisjoint(self._headers)
+        self._answer.head(self._parser.get_status_code(), self._headers, self._now_ns)
+
+    def on_body(self, data: bytes) -> None:
+        if self._answer is not None:
+            self._answer.body(data, self._now_ns)
+
+    def on_message_complete(self) -> None:
+        self._end(keep=self._parser.should_keep_alive())
+
+    def _end(self, *, keep: bool) -> None:
+        if self._answer is not None and self.done is not None and not self.done.done():
+            self._answer.ended(self._now_ns)
+            self.done.set_result(keep)
+        self._answer = None
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.lost = True
+        if self._answer is None:
+            return
+        if self.heard and not error and self._headers and not self._framed:
+            self._end(keep=False)  # a body that ends with its connection
+        else:
+            self._break(str(error or "the server closed the connection"))
+
+    def _break(self, said: str) -> None:
+        self._answer = None
+        if self.done is not None and not self.done.done():
+            self.done.set_exception(ConnectionError(said))
+        self.abort()
+
+    def abort(self) -> None:
+        self._answer = None
+        if self.transport is not None:
+            self.transport.abort()
+
+
+class Client:
+    """Sends requests; a new connection is made whenever none is free."""
+
+    def __init__(self, target: Target, clock: Clock, timeout_s: float) -> None:
+        self._target, self._clock, self._timeout_s = target, clock, timeout_s
+        self._free: list[_Connection] = []
+        self._tls = ssl.create_default_context() if target.tls else None
+
+    async def send(self, request: bytes, sample: Sample, *, keep_text: bool = False) -> str:
+        """Send and read the whole answer into ``sample``; its words when they are kept.
+
+        Never raises for what the server or the network does: that is ``sample.error``.
+        A kept connection that the server had closed meanwhile is replaced once.
+        """
+        answer = Answer(sample, keep_text=keep_text)
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await self._exchange(request, answer, sample)
+        except TimeoutError:
+            self._failed(sample, "timeout", f"no whole answer within {self._timeout_s:g} s")
+        except (OSError, ssl.SSLError) as problem:
+            self._failed(sample, "connection", str(problem) or type(problem).__name__)
+        except asyncio.CancelledError:
+            self._failed(sample, "interrupted", "")
+            raise
+        return "".join(answer.text)
+
+    async def _exchange(self, request: bytes, answer: Answer, sample: Sample) -> None:
+        while True:
+            connection = await self._connect(sample)
+            try:
+                keep = await connection.begin(request, answer, sample)
+            except ConnectionError:
+                if connection.used and not connection.heard:
+                    continue
+                raise
+            except BaseException:
+                connection.abort()
+                raise
+            connection.used = True
+            if keep and not connection.lost:
+                self._free.append(connection)
+            else:
+                connection.abort()
+            return
+
+    async def _connect(self, sample: Sample) -> _Connection:
+        while self._free:
+            connection = self._free.pop()
+            if not connection.lost:
+                return connection
+        _, made = await asyncio.get_running_loop().create_connection(
+            lambda: _Connection(self._clock), self._target.host, self._target.port, ssl=self._tls
+        )
+        sample.connected_ns = self._clock.mono_ns()
+        return made
+
+    async def get(self, request: bytes) -> tuple[int, bytes]:
+        """Status and body of an answer that is no completion.
+
+        Raises:
+            OSError: no answer within the time-out (``TimeoutError``), or none at all.
+        """
+        sample = Sample(number=0, intended_ns=0, measured=False)
+        answer = Answer(sample, keep_text=False)
+        async with asyncio.timeout(self._timeout_s):
+            await self._exchange(request, answer, sample)
+        return sample.status, answer.raw
+
+    def _failed(self, sample: Sample, kind: str, said: str) -> None:
+        sample.end_ns = self._clock.mono_ns()
+        if not sample.error:
+            sample.error, sample.said = kind, said[:300]
+
+    async def close(self) -> None:
+        """End the kept connections; the loop has closed their sockets when this returns."""
+        for connection in self._free:
+            connection.abort()
+        self._free.clear()
+        await asyncio.sleep(0)

@@ -1,0 +1,80 @@
+"""Embeddings by the embedded engine, recorded as what they are."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from tests.e2e.conftest import MODEL, Served, start_server, stop_server
+
+pytestmark = pytest.mark.engine
+
+
+@pytest.fixture(scope="module")
+def served(tiny_model, tmp_path_factory) -> Iterator[Served]:
+    """A server of its own: the engine runs the model as an embedding model."""
+    one = start_server(
+        tmp_path_factory.mktemp("embeddings"), tiny_model, "--runner", "pooling", "--convert", "embed"
+    )
+    yield one
+    assert stop_server(one) == 0
+
+
+def post(served: Served, path: str, run: str, **body: object) -> httpx.Response:
+    headers = {"x-stagelens-tags": f"run={run}"}
+    return httpx.post(served.proxy + path, json={"model": MODEL, **body}, headers=headers, timeout=60)
+
+
+def test_a_request_for_embeddings_is_a_record_with_stages_and_tokens(served: Served):
+    """Prompt, queue, prefill and deliver; no decode, no output tokens; both texts' tokens."""
+    answer = post(served, "/v1/embeddings", "embed", input=["one", "two!"])
+    assert answer.status_code == 200, answer.text
+    body = answer.json()
+    vectors = [one["embedding"] for one in body["data"]]
+    assert len(vectors) == 2
+    assert all(math.isclose(math.hypot(*v), 1.0, rel_tol=1e-3) for v in vectors)
+    [stored] = served.stored(1, run="embed", operation="embeddings")
+    assert (stored.operation, stored.route, stored.model) == ("embeddings", "/v1/embeddings", MODEL)
+    assert (stored.status, stored.input_tokens) == ("ok", body["usage"]["prompt_tokens"])
+    assert stored.output_tokens is None
+    trace = served.source.trace(stored.trace_id)
+    [record] = trace.requests
+    times = {s.stage: s.ns for s in record.stages if not s.part_of}
+    assert sum(times.values()) == record.e2e_ns
+    assert all(times[stage] > 0 for stage in ("prompt", "queue", "prefill", "deliver")), times
+    assert times["decode"] == 0
+    assert (record.ttft_ns, record.tpot_ns) == (None, None)
+    calls = [s for s in trace.spans if s.name == f"embeddings {MODEL}"]
+    assert len(calls) == 2
+    assert {s.name for s in trace.spans if s.parent_span_id == calls[0].span_id} == {
+        "queue", "prefill",
+    }  # fmt: skip
+
+
+def test_a_request_that_is_wrong_is_a_record_too(served: Served):
+    """Chat is not what this model does; an input too long for it is refused."""
+    assert post(served, "/v1/chat/completions", "chat", messages=[]).status_code in (400, 404)
+    too_long = post(served, "/v1/embeddings", "long", input="x" * 5000)
+    assert too_long.status_code == 400
+    [stored] = served.stored(1, run="long", operation="any")
+    assert stored.status == "error"
+
+
+def test_documents_can_be_embedded_by_it(served: Served, tmp_path):
+    """`stagelens documents add` with the engine's URL: its vectors and its name are stored."""
+    (tmp_path / "a.txt").write_text("The cat sleeps on the mat.")
+    done = subprocess.run(
+        [sys.executable, "-m", "stagelens", "documents", "add", str(tmp_path / "a.txt"),
+         "--embedding", f"{served.proxy}/v1", "--embedding-model", MODEL,
+         "--data-dir", str(served.data_dir), "--format", "json"],
+        check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    assert json.loads(done.stdout)["documents"][0]["chunks"] == 1
+    listed = httpx.get(f"{served.api}/api/v1/documents", timeout=10).json()["documents"]
+    assert [(one["model"], one["dimensions"]) for one in listed] == [(MODEL, 256)]

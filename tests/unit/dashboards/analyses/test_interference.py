@@ -1,0 +1,132 @@
+"""Decode time lost to other requests' prefills."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dashboards.analyses.interference import MixedStep, Phase, Told, baseline, blame, excesses
+from dashboards.analyses.interfering import interference
+from dashboards.analyses.stats import share_out
+from dashboards.filters import Filters
+
+MS = 1_000_000
+
+
+def known_case(store):
+    """Worked by hand, in ms.
+
+    Decode alone takes 10 with two requests, 14 with four, so 12 with three. X runs from 100
+    to 140 with two decoding (excess 30), Y from 200 to 232 with three (excess 20).
+    V1 decodes in both, V2 in X alone. C1 prefills in X (100 tokens), C2 in X and Y (400 and
+    100 cached: 150 a step; C1's 100 against it).
+    """
+    for i in range(5):
+        store.steps({"start": (10 + i) * MS, "duration": 10 * MS, "decode": 2},
+                    {"start": (30 + i) * MS, "duration": 14 * MS, "decode": 4})  # fmt: skip
+    store.steps({"start": 100 * MS, "duration": 40 * MS, "decode": 2, "prefill": 2},
+                {"start": 200 * MS, "duration": 32 * MS, "decode": 3, "prefill": 1})  # fmt: skip
+    return [
+        store.traced(1, prefill=(0, 5 * MS), decode=(5 * MS, 300 * MS), Model="v"),
+        store.traced(2, prefill=(0, 5 * MS), decode=(5 * MS, 150 * MS), Model="v"),
+        store.traced(3, prefill=(95 * MS, 140 * MS), InputTokens=100, CachedTokens=0),
+        store.traced(4, prefill=(90 * MS, 232 * MS), InputTokens=400, CachedTokens=100),
+    ]  # fmt: skip
+
+
+def test_the_known_case_balances_to_the_nanosecond(store):
+    """V1 loses 50 ms, V2 30; C1 causes 24 (12 to each), C2 56: 80 on both sides."""
+    v1, v2, c1, c2 = known_case(store)
+    found = interference(store, Filters(), ["model"])
+    one = found.overall
+    assert (found.steps, found.mixed_steps, found.without_baseline) == (12, 2, 0)
+    assert {v.trace_id: v.lost_ns for v in one.worst_victims} == {v1: 50 * MS, v2: 30 * MS}
+    assert {c.trace_id: c.caused_ns for c in one.worst_causers} == {c1: 24 * MS, c2: 56 * MS}
+    assert one.lost_ns == one.caused_ns == 80 * MS
+    assert (one.unknown_ns, one.victims, one.causers) == (0, 2, 2)
+    assert [(c.trace_id, c.ns) for c in one.worst_victims[0].causes] == [(c2, 38 * MS), (c1, 12 * MS)]
+    assert one.worst_causers[0].victims == 2
+    assert one.decode_ns == 440 * MS
+    assert f"Request {c2} caused most" in found.reading[1]
+    by_model = {g.key["model"]: g.lost_ns for g in found.groups}
+    assert by_model == {"v": 80 * MS, "m": 0}
+
+
+def test_causers_outside_the_filters_are_still_named(store):
+    """Victims are chosen, causers may be anybody; a step nobody known prefills is unknown."""
+    v1, _, _, c2 = known_case(store)
+    store.steps({"start": 250 * MS, "duration": 20 * MS, "decode": 2, "prefill": 1})
+    found = interference(store, Filters(model=("v",))).overall
+    assert found.worst_causers[0].trace_id == c2
+    assert (found.unknown_ns, found.lost_ns) == (10 * MS, 90 * MS)
+    assert found.caused_ns == found.lost_ns
+    assert {v.trace_id: v.lost_ns for v in found.worst_victims}[v1] == 60 * MS
+
+
+def test_a_preempted_request_does_not_decode(store):
+    """V away from the engine during X loses nothing in it."""
+    for i in range(5):
+        store.steps({"start": i * MS, "duration": 10 * MS, "decode": 2})
+    store.steps({"start": 100 * MS, "duration": 40 * MS, "decode": 2, "prefill": 1})
+    marks = [("preempted", 90 * MS), ("resumed", 180 * MS)]
+    store.traced(1, decode=(0, 300 * MS), marks=marks)
+    store.traced(2, decode=(0, 300 * MS))
+    found = interference(store, Filters()).overall
+    assert [v.trace_id for v in found.worst_victims] == [f"{2:032x}"]
+    assert found.lost_ns == 30 * MS
+
+
+def test_without_steps_or_baselines_it_is_not_known(store):
+    """No data is said, never 0 % in silence; two engines in one process cannot be told apart."""
+    assert "no request" in interference(store, Filters()).reading[0]
+    store.traced(1, decode=(0, 300 * MS))
+    assert "not known" in interference(store, Filters()).reading[0]
+    store.steps({"start": 100 * MS, "duration": 40 * MS, "decode": 2, "prefill": 1})
+    found = interference(store, Filters())
+    assert (found.without_baseline, found.overall.lost_ns) == (1, 0)
+    assert "interference is not known" in found.reading[0]
+    store.steps({"start": 101 * MS, "duration": 40 * MS, "decode": 2, "prefill": 1, "engine": 1})
+    assert interference(store, Filters()).several_engines == 2
+
+
+def test_baselines_between_and_beyond_known_sizes():
+    """A straight line between two sizes, the outermost beyond them."""
+    known = {2: 10, 4: 14}
+    assert [baseline(known, n) for n in (1, 2, 3, 4, 9)] == [10, 10, 12, 14, 14]
+    assert baseline({}, 1) is None
+
+
+phases = st.lists(
+    st.builds(
+        lambda who, start, length, weight: Phase(who, start, start + length, weight),
+        st.integers(0, 6), st.integers(0, 200), st.integers(0, 200),
+        st.floats(0, 1e6, allow_nan=False),
+    ),
+    max_size=12,
+)  # fmt: skip
+mixed = st.lists(
+    st.builds(MixedStep, st.integers(0, 300), st.integers(1, 50), st.integers(1, 8)), max_size=20
+)
+
+
+@settings(deadline=None)
+@given(mixed, phases, phases)
+def test_what_is_lost_is_what_is_caused(steps, decodes, prefills):
+    """Of any steps and spans: both sums are equal, and so are each victim's parts."""
+    steps = sorted(steps, key=lambda one: one.middle_ns)
+    told = Told()
+    blame(steps, excesses(steps, {1: 5, 6: 9}), decodes, prefills, told)
+    assert sum(told.lost_ns.values()) == sum(told.caused_ns.values())
+    for victim, parts in told.pairs.items():
+        assert sum(parts.values()) == told.lost_ns.get(victim, 0)
+        assert victim not in parts
+    assert all(ns > 0 for ns in told.lost_ns.values())
+
+
+@settings(deadline=None)
+@given(st.integers(0, 10**12), st.lists(st.floats(0, 1e9), min_size=1, max_size=9))
+def test_parts_add_up_and_are_none_below_zero(amount, weights):
+    """Largest remainder: whole numbers that add up, each within one of its share."""
+    parts = share_out(amount, weights)
+    assert sum(parts) == amount
+    assert min(parts) >= 0

@@ -1,0 +1,71 @@
+"""Throughput against latency."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dashboards.analyses.throughput import bin_for, knee, throughput
+from dashboards.filters import Filters
+
+S = 1_000_000_000
+
+
+def three_levels(store):
+    """10 s each with one user at 10 tokens/s, two at 8, four at 4.5."""
+    for begin, users, tokens in ((0, 1, 100), (10, 2, 80), (20, 4, 45)):
+        store.requests(*(
+            {"start": begin * S, "decode": 10 * S, "OutputTokens": tokens, "FirstTokenNs": users * S}
+            for _ in range(users)
+        ))  # fmt: skip
+
+
+def test_each_level_has_its_speed_and_the_knee_is_where_it_bends(store):
+    """Worked by hand: 10, 16 and 18 tokens a second in all; the knee is at two users."""
+    three_levels(store)
+    found = throughput(store, Filters(), ["model"])
+    one = found.overall
+    assert [(v.label, v.seconds) for v in one.levels] == [("1", 10), ("2", 10), ("3-4", 10)]
+    assert [v.tokens_per_s for v in one.levels] == pytest.approx([10, 16, 18])
+    assert [v.user_tokens_per_s for v in one.levels] == pytest.approx([10, 8, 4.5])
+    assert [v.concurrency for v in one.levels] == pytest.approx([1, 2, 4])
+    assert [(v.requests, v.ttft_p50_ns) for v in one.levels] == [(1, S), (2, 2 * S), (4, 4 * S)]
+    assert (one.knee, one.knee_height) == ("2", pytest.approx(0.75 - 1 / 3))
+    assert "Knee at concurrency 2: 16 tokens a second, 8 for one user" in found.reading[1]
+    assert found.groups[0].levels == one.levels
+
+
+def test_idle_bins_and_unknown_tokens(store):
+    """A request without a count brings no tokens; the gap between two is no level."""
+    store.requests({"decode": S}, {"start": 50 * S, "decode": S, "OutputTokens": 10})
+    one = throughput(store, Filters()).overall
+    assert (one.requests, one.without_tokens) == (2, 1)
+    assert [(v.label, v.seconds, v.tokens_per_s) for v in one.levels] == [("1", 2, pytest.approx(5))]
+    assert one.knee is None
+    assert throughput(store, Filters(model=("x",))).overall.levels == ()
+
+
+def test_a_curve_without_a_bend_has_no_knee():
+    """In proportion, flat, too short, or bent the wrong way."""
+    for points in ([(1, 1), (2, 2), (4, 4)], [(1, 5), (2, 5), (4, 5)], [(1, 1), (2, 9)], [],
+                   [(1, 1), (2, 1.1), (4, 9)]):  # fmt: skip
+        assert knee(points) is None
+    assert knee([(1, 10), (2, 19), (4, 30), (8, 33), (16, 34)])[0] == 2
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.floats(0, 1e3), st.floats(0, 1e6)), max_size=8))
+def test_the_knee_is_one_of_the_levels(points):
+    """Whatever the curve, and its height is at most 1."""
+    found = knee(sorted(points))
+    if found is not None:
+        assert 0 <= found[0] < len(points)
+        assert 0.1 <= found[1] <= 1
+
+
+@settings(deadline=None)
+@given(st.integers(0, 10**18))
+def test_bins_are_at_most_a_thousand(window):
+    """However long the window."""
+    assert window <= bin_for(window) * 1000

@@ -1,0 +1,106 @@
+"""The report as one HTML file: whole, escaped, without network, in a real Chromium."""
+
+from __future__ import annotations
+
+import pytest
+
+from dashboards.filters import parse_filters
+from dashboards.html.report import render_html
+from dashboards.source import StoreSource
+from tests.support.browser import SIZES, S, seconds
+from tests.support.clock import FakeClock
+from tests.unit.dashboards.conftest import NOW_UNIX_NS, HandStore
+
+HOSTILE = "</script><img src=x onerror=\"document.title='taken'\"><b>x</b>&lt;"
+CLOCK = FakeClock(unix_ns=NOW_UNIX_NS)
+FILTERS = parse_filters(now_unix_ns=NOW_UNIX_NS, since="2h")
+
+
+def rendered(store, by=("model",)):
+    source = StoreSource(store, CLOCK)
+    report = source.report(FILTERS, by)
+    return report, render_html(report, [source.series(FILTERS, m) for m in ("e2e", "ttft")])
+
+
+@pytest.fixture(scope="module")
+def filled(module_store: HandStore) -> HandStore:
+    """Thirty requests of two models, one with a hostile name."""
+    module_store.requests(*(
+        {"start": n * 60 * S, "queue": n * S // 20, "prefill": S // 2, "decode": (1 + n % 5) * S,
+         "FirstTokenNs": S, "OutputTokens": 10, "Model": HOSTILE if n % 2 else "m",
+         "Status": "error" if n == 7 else "ok"}
+        for n in range(30)
+    ))  # fmt: skip
+    return module_store
+
+
+@pytest.fixture
+def opened(browser, filled, tmp_path):
+    """The file in a browser that is offline; errors and requests to anywhere are noted."""
+    report, text = rendered(filled)
+    file = tmp_path / "report.html"
+    file.write_text(text, encoding="utf-8")
+    context = browser.new_context(viewport=SIZES["wide"], offline=True)
+    tab = context.new_page()
+    seen: list[str] = []
+    tab.on("console", lambda m: seen.append(m.text) if m.type == "error" else None)
+    tab.on("pageerror", lambda e: seen.append(str(e)))
+    tab.on(
+        "request",
+        lambda r: seen.append(r.url) if not r.url.startswith(("file:", "data:", "blob:")) else None,
+    )
+    tab.goto(file.as_uri())
+    yield report, tab
+    context.close()
+    assert seen == []
+
+
+def test_it_shows_the_figures_and_draws_every_plot(opened):
+    """Each stage's p50 and n are the report's; nothing was loaded and the policy held."""
+    report, tab = opened
+    for one in report.overall.stages:
+        if one.part_of is None and one.n:
+            row = tab.locator("tbody tr", has=tab.locator(f"th:text-is('{one.stage}')"))
+            cells = row.locator("td").all_inner_texts()
+            assert (cells[0], cells[5]) == (seconds(one.p50_ns), str(one.n))
+    plots = tab.locator(".chart")
+    assert plots.count() == 11
+    assert tab.locator(".chart .main-svg").first.is_visible()
+    assert tab.evaluate(
+        "[...document.querySelectorAll('.chart')].every((c) => c.querySelector('.main-svg'))"
+    )
+
+
+def test_hostile_names_are_text_in_tables_and_plots(opened):
+    """The name is shown letter by letter and makes no element."""
+    _, tab = opened
+    assert tab.locator("main tbody th", has_text="onerror").inner_text() == HOSTILE
+    labels = tab.locator(".chart .xtick text").all_text_contents()
+    assert any("<b>x</b>" in one for one in labels)
+    assert tab.locator("main img").count() == 0
+    assert tab.title() == "Stagelens report"
+
+
+def test_it_has_no_accessibility_violation(browser, filled, tmp_path):
+    """axe's rules, wide and narrow, light and dark."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    file = tmp_path / "report.html"
+    file.write_text(rendered(filled)[1], encoding="utf-8")
+    for size, scheme in (("wide", "light"), ("narrow", "dark")):
+        context = browser.new_context(viewport=SIZES[size], color_scheme=scheme, bypass_csp=True)
+        tab = context.new_page()
+        tab.goto(file.as_uri())
+        tab.screenshot(path=tmp_path / f"report-{size}.png", full_page=True)
+        violations = Axe().run(tab).response["violations"]
+        assert [(v["id"], [n["html"][:120] for n in v["nodes"]][:3]) for v in violations] == []
+        assert tab.evaluate("document.documentElement.scrollWidth") <= SIZES[size]["width"]
+        context.close()
+
+
+def test_an_empty_report_is_whole_and_says_so(store):
+    """No request: no plot, no figure, the sentence that says it."""
+    _, text = rendered(store, ())
+    assert "There is no request to report on" in text
+    assert 'class="chart"' not in text
+    assert text.rstrip().endswith("</html>")

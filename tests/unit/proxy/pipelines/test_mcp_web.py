@@ -1,0 +1,109 @@
+"""HTTP towards MCP servers, and servers that come up later."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import httpx2
+import pytest
+
+from proxy.errors import ProxyError
+from proxy.pipelines.runs import Trace
+from proxy.pipelines.tools import mcp_web
+from proxy.pipelines.tools.kit import ReadyTool
+from proxy.pipelines.tools.later import started_later
+from proxy.pipelines.tools.mcp_web import WATCH, Watch, make_client
+from tests.fake_llm.server import Reply, fake_llm
+
+NAME = "tools.example"
+OK = Reply([b"{}"], content_type="application/json", framing="length")
+
+
+@pytest.fixture
+def resolver(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name server that leads ``NAME`` to this machine."""
+    real = socket.getaddrinfo
+
+    def resolve(host: object, *args: object, **more: object) -> object:
+        name = host.decode() if isinstance(host, bytes) else host
+        return real("127.0.0.1" if name == NAME else name, *args, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+
+
+@pytest.mark.usefixtures("resolver")
+async def test_a_name_that_leads_to_a_hidden_address_is_refused_unless_it_is_named():
+    """Refused before a connection is made, and noted for the call; named, it is asked."""
+    watch = Watch()
+    WATCH.set(watch)
+    async with fake_llm(OK) as server:
+        url = f"http://{NAME}:{server.port}/mcp"
+        async with make_client({}, 1000, ()) as client:
+            with pytest.raises(httpx2.ConnectError, match="not public"):
+                await client.post(url, json={})
+        assert server.connections == 0
+        assert watch.host_refused
+        async with make_client({"x-key": "k"}, 1000, (NAME,)) as client:
+            assert (await client.post(url, json={})).status_code == 200
+    assert server.requests[0].header("x-key") == "k"
+
+
+@pytest.mark.usefixtures("resolver")
+async def test_the_address_that_was_checked_is_the_one_connected_to(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """The request goes to the address and still names the host."""
+    monkeypatch.setattr(mcp_web, "is_public", lambda _: True)
+    async with fake_llm(OK) as server, make_client({}, 1000, ()) as client:
+        await client.post(f"http://{NAME}:{server.port}/mcp", json={})
+    assert server.requests[0].header("host") == f"{NAME}:{server.port}"
+
+
+async def test_an_answer_is_cut_off_at_the_limit():
+    """The rest is not read, and the call is told apart from a server that went."""
+    watch = Watch()
+    WATCH.set(watch)
+    long = Reply([b"x" * 100_000] * 50, content_type="application/json")
+    async with fake_llm(long) as server, make_client({}, 150_000, ()) as client:
+        with pytest.raises(httpx2.StreamError, match="longer than 150000 bytes"):
+            await client.post(server.url, json={})
+    assert watch.too_large
+
+
+class Late:
+    """Tools that are there at the third try."""
+
+    def __init__(self) -> None:
+        self.tries = 0
+        self.came = asyncio.Event()
+
+    async def start(self) -> list[ReadyTool]:
+        self.tries += 1
+        if self.tries < 3:
+            raise ProxyError("down")
+        asyncio.get_running_loop().call_soon(self.came.set)
+        return [ReadyTool("t", "", {}, 1.0, 10, self._call)]
+
+    async def close(self) -> None:
+        return
+
+    async def _call(self, _arguments: dict[str, object], _trace: Trace) -> str:
+        return ""
+
+
+async def test_tools_of_a_server_that_was_down_are_there_once_it_is_up():
+    """It is tried until it answers; then its tools are the pipeline's."""
+    tools: dict[str, ReadyTool] = {}
+    late = Late()
+    async with started_later(late, tools, first_s=0.001):
+        async with asyncio.timeout(10):
+            await late.came.wait()
+    assert (late.tries, list(tools)) == (3, ["t"])
+
+
+async def test_leaving_ends_the_trying():
+    """No task stays behind."""
+    async with started_later(Late(), {}, first_s=60):
+        pass
+    assert len(asyncio.all_tasks()) == 1

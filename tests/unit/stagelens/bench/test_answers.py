@@ -1,0 +1,95 @@
+"""Reading answers: tokens, usage, and what makes a request a failed one."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stagelens.bench.answer import Answer
+from stagelens.bench.sample import Sample
+from tests.fake_llm.dialects import ROLE, chat, delta, sse, together, tool_call, usage
+
+SSE = {b"content-type": b"text/event-stream", b"x-stagelens-trace-id": b"ab" * 16}
+
+
+def read(*parts: bytes, status: int = 200, headers: dict[bytes, bytes] | None = None) -> Sample:
+    """``parts`` come one a millisecond."""
+    sample = Sample(0, 0, True, sent_ns=1)
+    answer = Answer(sample, keep_text=True)
+    answer.head(status, SSE if headers is None else headers, 10)
+    for n, part in enumerate(parts, 1):
+        answer.body(part, n * 1_000_000)
+    answer.ended((len(parts) + 1) * 1_000_000)
+    sample.said = sample.said or "".join(answer.text)
+    return sample
+
+
+def test_a_stream_gives_its_tokens_times_and_usage():
+    """The role prelude is no token; the gaps are between chunks with text."""
+    one = read(ROLE, *(sse({"choices": [{"index": 0, "delta": {"content": f"t{n}"}}]})
+                       for n in range(3)), delta(finish="stop"), usage(9, 3))  # fmt: skip
+    assert (one.first_chunk_ns, one.first_token_ns, one.last_token_ns) == (10**6, 2 * 10**6, 4 * 10**6)
+    assert one.gaps == [10**6, 10**6]
+    assert (one.input_tokens, one.output_tokens, one.chunks, one.token_gaps) == (9, 3, 3, True)
+    assert (one.error, one.said, one.trace_id) == ("", "t0t1t2", "ab" * 16)
+    assert one.tpot_ns == 10**6
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 2000), max_size=12))
+def test_where_the_bytes_are_cut_changes_nothing_but_times(cuts):
+    """Any division of the stream into reads gives the same tokens and usage."""
+    whole = together(chat(tokens=6))
+    edges = sorted({0, len(whole), *(c % len(whole) for c in cuts)})
+    one = read(*(whole[a:b] for a, b in pairwise(edges)))
+    assert (one.error, one.chunks, one.output_tokens) == ("", 6, 6)
+    assert one.said == "".join(f"t{n} " for n in range(6))
+
+
+def test_tool_calls_and_reasoning_are_tokens():
+    """Any generated text starts the clock."""
+    one = read(*tool_call(0, "c", "f", '{"a":1}'), delta(finish="tool_calls"))
+    assert one.first_token_ns == 10**6
+    assert read(delta(reasoning_content="hm"), delta(finish="stop")).chunks == 1
+
+
+@pytest.mark.parametrize(
+    ("parts", "error"),
+    [
+        ((ROLE, delta(content="a")), "cut_stream"),
+        ((sse({"error": {"message": "boom"}}),), "stream_error"),
+        ((b"data: {nonsense\n\n",), "bad_event"),
+        ((b"data: 7\n\n",), "bad_event"),
+    ],
+)
+def test_a_stream_that_is_not_whole_is_a_failure(parts, error):
+    """It has no E2E, and says what was wrong."""
+    one = read(*parts)
+    assert (one.error, one.e2e_ns) == (error, None)
+
+
+def test_a_refusal_is_a_failure_with_its_words():
+    """The status is in the kind of the error, the body in what was said."""
+    one = read(b'{"error": "too\nmany"}', status=429, headers={})
+    assert (one.error, one.said, one.e2e_ns) == ("http_429", '{"error": "too many"}', None)
+
+
+def test_a_whole_document_has_usage_and_no_first_token():
+    """Without a stream there is no TTFT."""
+    body = {"choices": [{"message": {"content": "hi"}, "finish_reason": "stop"}],
+            "usage": {"prompt_tokens": 4, "completion_tokens": 2,
+                      "prompt_tokens_details": {"cached_tokens": 3}}}  # fmt: skip
+    one = read(json.dumps(body).encode(), headers={b"content-type": b"application/json"})
+    assert (one.error, one.ttft_ns, one.output_tokens, one.cached_tokens) == ("", None, 2, 3)
+    assert read(b"[]", headers={}).error == "bad_answer"
+
+
+def test_several_tokens_in_a_chunk_are_chunk_gaps():
+    """Fewer chunks than the server counted tokens: the gaps are not between tokens."""
+    one = read(delta(content="ab"), delta(content="cd"), delta(finish="stop"), usage(1, 4))
+    assert one.token_gaps is False
+    assert one.tpot_ns == pytest.approx(10**6 / 3)

@@ -1,0 +1,83 @@
+"""Settings of a load: what can be asked for, and how a mistake is told."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from stagelens.bench.command import make_settings
+from stagelens.bench.settings import BenchSettings
+from stagelens.errors import UserError
+
+URL = "http://127.0.0.1:1"
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, "one of rate, concurrency and replay"),
+        ({"rate": [1], "concurrency": [2]}, "one of rate, concurrency and replay"),
+        ({"rate": [0]}, "above 0"),
+        ({"rate": [2, 2]}, "twice"),
+        ({"find_max": True}, "needs limits"),
+        ({"find_max": True, "goodput": {"ttft": 1}, "concurrency": [2]}, "one rate to begin with"),
+        ({"rate": [1], "goodput": {"speed": 1}}, "ttft, tpot, e2e, itl"),
+        ({"rate": [1], "name": "a b"}, "letters, digits"),
+        ({"rate": [1], "tags": {"a": "b,c"}}, "spaces, commas"),
+        ({"rate": [1], "input": "many"}, "lognormal:MEAN,SD"),
+        ({"replay": "r", "prefix_share": 0.5}, "what was recorded"),
+        ({"rate": [1], "endpoint": "completions", "turns": "3"}, "chat endpoint"),
+        ({"rate": [1], "colour": "red"}, "Extra inputs"),
+    ],
+)
+def test_a_load_that_cannot_be_is_refused(given, said):
+    """Each mistake has its own sentence."""
+    with pytest.raises(ValidationError, match=said):
+        BenchSettings(url=URL, **given)
+
+
+@pytest.mark.parametrize("url", ["127.0.0.1:8000", "ftp://x", "http://", "http://key@x:1"])
+def test_an_address_that_is_none_is_refused(url):
+    """It is told how one is written."""
+    with pytest.raises(ValidationError, match="address"):
+        BenchSettings(url=url, rate=(1,))
+
+
+def test_options_lie_over_the_files_settings(tmp_path):
+    """A load file gives what the command line does not."""
+    file = tmp_path / "load.yaml"
+    file.write_text(f"url: {URL}\nrate: 4\ninput: uniform:8,16\ngoodput: {{ttft: 0.5}}\n")
+    made = make_settings(file, {"rate": "1,2.5", "tags": ("a=b",), "body": '{"top_k": 1}'})
+    assert made.rate == (1.0, 2.5)
+    assert (made.input, made.goodput, made.tags) == ("uniform:8,16", {"ttft": 0.5}, {"a": "b"})
+    assert made.body == {"top_k": 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("colour: red", "unknown setting colour"), ("- 1", "mapping"), ("a: [", "not valid YAML"),
+     ("rate: 4", "url is missing: give --url"), (f"url: {URL}\nrate: x", "rate.0 = 'x'")],
+)  # fmt: skip
+def test_a_mistake_in_a_load_file_is_one_sentence(tmp_path, text, said):
+    """The setting is named; exit code 2."""
+    file = tmp_path / "load.yaml"
+    file.write_text(text)
+    with pytest.raises(UserError, match=re.escape(said)) as told:
+        make_settings(file, {})
+    assert told.value.exit_code == 2
+
+
+def test_every_setting_is_in_the_table_and_the_other_way_round():
+    """docs/bench.md and the model name the same settings, and the same plain defaults."""
+    root = Path(__file__).resolve().parents[4]
+    text = (root / "docs/bench.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"(?m)^\| `([a-z0-9_]+)` \|[^|]*\| ([^|]+) \|", text))
+    fields = BenchSettings.model_fields
+    assert set(rows) == set(fields)
+    for name, told in rows.items():
+        default = fields[name].get_default(call_default_factory=True)
+        if isinstance(default, (bool, int, float, str)):
+            assert told.strip("` ").lower() == f"{default}".lower(), name

@@ -1,0 +1,196 @@
+"""Made-up prompts, files of prompts, and what is asked of the server before."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import replace
+from itertools import islice
+
+import pytest
+
+from stagelens.bench.datafile import read_items
+from stagelens.bench.plan import Step, make_plan, steps
+from stagelens.bench.probe import prepare
+from stagelens.bench.settings import BenchSettings
+from stagelens.bench.wire import Client, Target
+from stagelens.bench.words import WORDS, Scale
+from stagelens.errors import UserError
+from tests.fake_llm.dialects import DONE, content, delta
+from tests.fake_llm.server import Reply
+from tests.support.load_target import CLOCK, TEMPLATE_TOKENS, answer, load_target
+
+SCALE = Scale(base=TEMPLATE_TOKENS + 1, per_word=1.0, measured=True)
+STEP = Step("rate1", "r", rate=1.0)
+
+
+def settings(**given: object) -> BenchSettings:
+    return BenchSettings(url="http://127.0.0.1:1", **{"rate": (1,), **given})  # type: ignore[arg-type]
+
+
+def texts(count: int, **given: object) -> list[str]:
+    plan = make_plan(settings(**given), STEP, SCALE)
+    return [talk.turns[0].messages[0]["content"] for talk in islice(plan.conversations, count)]
+
+
+async def prepared(fake: object, **given: object):
+    made = settings(**given).model_copy(update={"url": fake.url})  # type: ignore[attr-defined]
+    client = Client(Target.parse(made.url), CLOCK, 20)
+    try:
+        return await prepare(client, made, "sk-secret")
+    finally:
+        await client.close()
+
+
+def test_prompts_have_the_tokens_that_were_asked_for():
+    """Words, the template and the first word add up to the drawn length."""
+    for text in texts(50, input="uniform:20,90"):
+        assert 20 <= len(text.split()) + TEMPLATE_TOKENS <= 90
+    assert {len(t.split()) + TEMPLATE_TOKENS for t in texts(20, input="64")} == {64}
+
+
+def test_a_share_of_the_prompts_has_a_shared_prefix():
+    """They begin alike for as long as the prefix is, and no longer."""
+    found = texts(400, input="100", prefix_share=0.5, prefix_tokens=40, prefixes=2)
+    heads = [tuple(t.split()[:41]) for t in found]
+    shared = [h for h in heads if heads.count(h) > 1]
+    assert len(set(shared)) == 2
+    assert len(shared) == pytest.approx(200, abs=50)
+    assert len({tuple(t.split()[:60]) for t in found}) == 400
+    assert {len(t.split()) + TEMPLATE_TOKENS for t in found} == {100}
+
+
+def test_the_same_seed_sends_the_same_and_levels_differ():
+    """A run can be repeated; one level's prompts are not the cached ones of another."""
+    assert texts(5) == texts(5) != texts(5, seed=1)
+    other = make_plan(settings(), replace(STEP, label="rate2"), SCALE)
+    assert next(other.conversations).turns[0].messages[0]["content"] != texts(1)[0]
+
+
+def test_levels_of_a_sweep_have_runs_of_their_own():
+    """A single level has the run's own name."""
+    assert [s.run for s in steps(settings(rate=(1, 2.5)), "n")] == ["n.rate1", "n.rate2.5"]
+    assert [s.run for s in steps(settings(rate=(1,)), "n")] == ["n"]
+    sweep = settings(rate=(), concurrency=(1, 4))
+    found = [(s.run, s.concurrency) for s in steps(sweep, "n")]
+    assert found == [("n.concurrency1", 1), ("n.concurrency4", 4)]
+
+
+SHARED = [{"id": "a", "conversations": [
+    {"from": "human", "value": "hello"}, {"from": "gpt", "value": "x" * 40},
+    {"from": "human", "value": "more"}, {"from": "gpt", "value": "y" * 8}]},
+    {"conversations": [{"from": "gpt", "value": "alone"}]}]  # fmt: skip
+
+
+@pytest.mark.parametrize("lines", [False, True])
+def test_sharegpt_files_give_turns_and_lengths(tmp_path, lines):
+    """JSON and JSON lines; an entry without a prompt is counted."""
+    file = tmp_path / "d.json"
+    file.write_text("\n".join(map(json.dumps, SHARED)) if lines else json.dumps(SHARED))
+    [item], skipped = read_items(file)
+    assert skipped == 1
+    assert [t.messages[0]["content"] for t in item.turns] == ["hello", "more"]
+    assert [t.output_tokens for t in item.turns] == [10, 2]
+
+
+def test_messages_and_prompts_are_entries_too(tmp_path):
+    """OpenAI's form, with a system message, and a bare prompt with its length."""
+    file = tmp_path / "d.jsonl"
+    rows = [{"messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]},
+            {"prompt": "p", "output_tokens": 7}]  # fmt: skip
+    file.write_text("\n".join(map(json.dumps, rows)))
+    (one, two), _ = read_items(file)
+    assert [m["role"] for m in one.turns[0].messages] == ["system", "user"]
+    assert two.turns[0].output_tokens == 7
+    plan = make_plan(settings(data=file, output="3"), STEP, SCALE, (one, two))
+    drawn = list(islice(plan.conversations, 6))
+    assert {t.turns[0].output_tokens for t in drawn} == {3}
+    assert len({t.turns[0].messages[-1]["content"] for t in drawn}) == 2
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{broken", '[{"a": 1}]'])
+def test_a_file_without_prompts_is_refused(tmp_path, text):
+    """One sentence; exit code 2."""
+    file = tmp_path / "d.json"
+    file.write_text(text)
+    with pytest.raises(UserError, match=r"data file") as told:
+        read_items(file)
+    assert told.value.exit_code == 2
+
+
+async def test_two_probes_tell_the_template_and_the_tokens_of_a_word():
+    """With them, prompts are of exact lengths; the only model is found."""
+    async with load_target() as fake:
+        made = await prepared(fake)
+        assert made.speech.model == "m"
+        assert made.scale == SCALE
+        assert made.scale.exact
+        assert fake.requests[-1].header("authorization") == "Bearer sk-secret"
+
+
+async def test_a_server_with_another_vocabulary_gets_near_lengths():
+    """A word that is one and a half tokens on average."""
+    def script(asked):
+        made = answer(asked)
+        words = len(json.loads(asked.body)["messages"][0]["content"].split())
+        return replace(made, steps=[*made.steps[:-2], usage_of(words + words // 2), DONE])
+
+    async with load_target(lambda a: answer(a) if a.method == "GET" else script(a)) as fake:
+        made = await prepared(fake)
+    assert made.scale.per_word == pytest.approx(1.5, rel=0.01)
+    assert not made.scale.exact
+    assert "near, not exact" in made.notes[-1]
+    assert made.scale.words(151) == pytest.approx(100, abs=2)
+
+
+async def test_a_context_too_short_for_every_word_gets_a_shorter_probe():
+    """Its lengths are near, and not said to be exact."""
+    def script(asked):
+        if asked.method == "POST" and len(asked.body) > 1000:
+            return Reply([b'{"error":"too long"}'], status=400, framing="length")
+        return answer(asked)
+
+    async with load_target(script) as fake:
+        made = await prepared(fake)
+    assert (made.scale.per_word, made.scale.exact) == (1.0, False)
+    assert "near, not exact" in made.notes[-1]
+
+
+def usage_of(prompt: int) -> bytes:
+    from tests.fake_llm.dialects import usage
+
+    return usage(prompt, 1)
+
+
+async def test_what_a_server_refuses_is_left_out_and_said():
+    """First ignore_eos, then stream_options."""
+    def script(asked):
+        if asked.method == "POST" and {"ignore_eos", "stream_options"} & json.loads(asked.body).keys():
+            return Reply([b'{"error":"unknown field"}'], status=400, framing="length")
+        return Reply([content("a"), delta(finish="stop"), DONE]) if asked.method == "POST" else answer(asked)
+
+    async with load_target(script) as fake:
+        made = await prepared(fake)
+    assert (made.speech.ignore_eos, made.speech.stream_usage) == (False, False)
+    assert [note.split(":")[0] for note in made.notes] == [
+        "The server refused ignore_eos", "The server refused stream_options", "Prompts"]  # fmt: skip
+    assert "told no count" in made.notes[-1]
+
+
+async def test_a_server_that_refuses_all_is_an_error_in_a_sentence():
+    """Its words are in it."""
+    refusal = Reply([b"no such model"], status=404, framing="length")
+    async with load_target(lambda _: refusal) as fake:
+        with pytest.raises(UserError, match="http_404: no such model"):
+            await prepared(fake, model="x")
+        with pytest.raises(UserError, match="name one with --model"):
+            await prepared(fake)
+    with pytest.raises(UserError, match="no server answers"):
+        await prepared(fake)
+
+
+def test_the_words_are_different_and_plain():
+    """Each stands once; a draw of them hardly ever begins like another."""
+    assert len(set(WORDS)) == len(WORDS) > 200
+    assert all(word.isalpha() and word.islower() for word in WORDS)
+    assert random.Random(1).choices(WORDS, k=4) != random.Random(2).choices(WORDS, k=4)

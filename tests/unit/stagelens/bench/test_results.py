@@ -1,0 +1,205 @@
+"""The command as a user runs it against a fake: its forms, its exit codes, both sides' figures."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from dashboards.models.records import Record, Records
+from stagelens.bench.export import COLUMNS
+from stagelens.bench.sample import Sample
+from stagelens.bench.server_side import server_side
+from tests.fake_llm.server import Hang
+from tests.support.load_target import answer, load_target, tags_of
+from tracer.clock import Anchor
+
+MS = 1_000_000
+
+
+async def bench(*options: str, interrupt: asyncio.Event | None = None) -> tuple[int, str, str]:
+    """Exit code, standard output, standard error."""
+    made = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "stagelens", "bench", *options,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "OPENAI_API_KEY": "sk-secret"},
+    )  # fmt: skip
+    if interrupt is not None:
+        await interrupt.wait()
+        made.send_signal(signal.SIGINT)
+    out, err = await asyncio.wait_for(made.communicate(), 60)
+    return made.returncode or 0, out.decode(), err.decode()
+
+
+QUICK = ("--warmup", "0", "--input", "20", "--output", "3", "--quiet")
+
+
+async def test_a_sweep_tells_each_level_and_what_it_rests_on():
+    """Two rates: JSON with both, their own runs, assumptions, machine and versions; no server side."""
+    async with load_target(lambda a: answer(a, ttft_s=0.02, itl_s=0.01)) as fake:
+        code, out, _ = await bench(
+            "--url", fake.url, "--rate", "40,80", "--requests", "12", "--name", "n", "--goodput",
+            "ttft=5,tpot=1", "--format", "json", *QUICK,
+        )  # fmt: skip
+        runs = {tags_of(a).get("run") for a in fake.requests if a.header("x-stagelens-tags")}
+    told = json.loads(out)
+    assert (code, told["name"], told["model"], told["interrupted"]) == (0, "n", "m", False)
+    assert [level["run"] for level in told["levels"]] == ["n.rate40", "n.rate80"]
+    assert {"n.rate40", "n.rate80"} <= runs
+    for level in told["levels"]:
+        figures = {one["measure"]: one for one in level["figures"]}
+        assert level["counts"]["ok"] == level["good"] == 12
+        assert figures["ttft"]["p50_ns"] >= 20 * MS
+        assert figures["itl"]["n"] == 24
+        assert figures["tpot"]["p50_ns"] >= 9 * MS
+        assert level["inputs_as_meant"] == level["outputs_as_meant"] == 12
+    assert "no Stagelens stands before" in told["server_note"]
+    text = " ".join(told["assumptions"])
+    for part in ("Poisson", "prompts 20, answers 3", "Warm-up: none", "Seed 0", "lengths are exact"):
+        assert part in text
+    assert told["versions"]["stagelens"]
+    assert "cores" in told["machine"]
+    assert "sk-secret" not in out
+
+
+@pytest.mark.parametrize("form", ["table", "csv", "html"])
+async def test_each_form_has_every_request_or_figure(tmp_path, form):
+    """A table to read, a line a request, a page of its own."""
+    out = tmp_path / "out"
+    async with load_target() as fake:
+        code, _, err = await bench(
+            "--url", fake.url, "--concurrency", "2", "--requests", "6", "--name", "n", "--format",
+            form, "--out", str(out), *QUICK,
+        )  # fmt: skip
+    text = out.read_text()
+    assert (code, err) == (0, "")
+    if form == "csv":
+        rows = list(csv.DictReader(io.StringIO(text)))
+        assert (len(rows), tuple(rows[0])) == (6, COLUMNS)
+        assert all(int(row["e2e_ns"]) > 0 and row["measured"] == "True" for row in rows)
+    elif form == "table":
+        for part in ("run n: m at", "6 ok, 0 failed", "TTFT", "sent late", "* Load: closed loop"):
+            assert part in text
+    else:
+        assert text.startswith("<!doctype html>")
+        assert "Plotly.newPlot" in text
+        assert "src=" not in text.split("<script>")[0]
+
+
+async def test_an_interrupt_ends_with_what_there_is():
+    """Ctrl-C: exit code 130, and the answered requests are in the figures."""
+    reached = asyncio.Event()
+
+    def script(asked):
+        if len(fake.requests) > 12:
+            reached.set()
+            return answer(asked, before=[Hang()])
+        return answer(asked)
+
+    async with load_target(script) as fake:
+        code, out, err = await bench(
+            "--url", fake.url, "--rate", "50", "--format", "json", *QUICK, interrupt=reached
+        )
+    told = json.loads(out)
+    [level] = told["levels"]
+    assert (code, told["interrupted"]) == (130, True)
+    assert 5 <= level["counts"]["ok"] <= 9
+    assert level["counts"]["interrupted"] >= 1
+    assert "Traceback" not in err
+
+
+async def test_the_search_tells_the_highest_rate_and_its_curve():
+    """A server that is slow beyond 60 requests/s; the curve is by rate."""
+    async with load_target(lambda a: answer(a, ttft_s=1.0 if _level(a) > 60 else 0.0)) as fake:
+        code, out, _ = await bench(
+            "--url", fake.url, "--find-max-goodput", "ttft=0.7", "--rate", "30", "--precision", "0.3",
+            "--requests", "15", "--format", "json", *QUICK,
+        )  # fmt: skip
+    search = json.loads(out)["search"]
+    assert code == 0
+    assert search["best_rate"] <= 60 < search["first_failed"] <= search["best_rate"] * 1.3
+    rates = [point["rate"] for point in search["curve"]]
+    assert rates == sorted(rates)
+    assert [p["meets"] for p in search["curve"]] == [rate <= 60 for rate in rates]
+
+
+def _level(asked: object) -> float:
+    level = tags_of(asked).get("level", "rate0")  # type: ignore[arg-type]
+    return float(level.removeprefix("rate"))
+
+
+@pytest.mark.parametrize(
+    ("options", "said", "code"),
+    [
+        (("--rate", "1"), "url is missing: give --url", 2),
+        (("--url", "http://127.0.0.1:9", "--rate", "1", "--concurrency", "1"), "give one of rate", 2),
+        (("--url", "http://127.0.0.1:9", "--rate", "1"), "no server answers", 1),
+        (("--url", "http://127.0.0.1:9", "--rate", "1", "--out", "/no/such/x"), "is in no folder", 2),
+    ],
+)
+async def test_a_mistake_is_one_sentence(options, said, code):
+    """No traceback."""
+    found, out, err = await bench(*options)
+    assert (found, out) == (code, "")
+    assert said in err
+    assert err.count("\n") == 1
+
+
+class Stored:
+    """A source whose records arrive late."""
+
+    def __init__(self, *rounds: list[Record]) -> None:
+        self.rounds = list(rounds)
+
+    def records(self, filters: object, *, limit: int) -> Records:
+        found = self.rounds.pop(0) if len(self.rounds) > 1 else self.rounds[0]
+        return Records(total=len(found), records=tuple(found))
+
+
+def pair(n: int) -> tuple[Sample, Record]:
+    """Sent at 1 s on both clocks; the proxy saw 2 ms later, and 5 ms less in all."""
+    sample = Sample(n, 1_000 * MS, True, sent_ns=1_001 * MS, first_token_ns=1_050 * MS,
+                    last_token_ns=1_100 * MS, end_ns=1_101 * MS, trace_id=f"{n:032x}")  # fmt: skip
+    times = dict.fromkeys(("prompt_ns", "queue_ns", "prefill_ns", "decode_ns", "deliver_ns"), MS)
+    record = Record(
+        trace_id=sample.trace_id, start_unix_ns=1_003 * MS, stream=True, status="ok",
+        e2e_ns=95 * MS, ttft_ns=46 * MS, tpot_ns=None, input_tokens=1, output_tokens=1,
+        cached_tokens=0, **times,
+    )  # fmt: skip
+    return sample, record
+
+
+def test_both_sides_are_told_for_the_same_requests_and_what_lies_between():
+    """The last records are waited for; the difference is divided into before and the rest."""
+    samples, found = zip(*(pair(n) for n in range(1, 5)), strict=True)
+    waits: list[float] = []
+    side = server_side(samples, "r", Stored([], list(found[:2]), list(found)), Anchor(0, 0), waits.append)
+    assert len(waits) == 2
+    assert (side.asked, side.found) == (4, 4)
+    assert (side.outside.p50_ns, side.before.p50_ns) == (5 * MS, 2 * MS)
+    assert "5.00 ms (p50)" in side.reading[0]
+    assert "2.00 ms (p50)" in side.reading[1]
+    assert "1.00 ms (p50)" in side.reading[2]
+
+
+def test_another_machines_clock_divides_nothing():
+    """Without a common clock there is no time before, only what lies outside."""
+    sample, record = pair(1)
+    side = server_side([sample], "r", Stored([record]), None)
+    assert side.before is None
+    assert side.outside.n == 1
+    assert server_side([], "r", Stored([]), None) is None
+
+
+def test_records_that_never_come_are_missed_and_said():
+    """The wait ends."""
+    waits: list[float] = []
+    side = server_side([pair(1)[0]], "r", Stored([]), None, waits.append)
+    assert (side.found, sum(waits)) == (0, 15.0)
+    assert "holds none of these requests" in side.reading[0]

@@ -1,0 +1,77 @@
+"""The highest rate within limits: good requests, the search, its ends."""
+
+from __future__ import annotations
+
+import pytest
+
+from stagelens.bench.limits import at_percentile, is_good, parse_limits
+from stagelens.bench.sample import Sample
+from stagelens.bench.search import find_highest
+
+MS = 1_000_000
+
+
+def sample(ttft_ms: float, tpot_ms: float = 10, output: int = 3, error: str = "") -> Sample:
+    first = int(ttft_ms * MS)
+    last = first + int(tpot_ms * MS * max(output - 1, 0))
+    return Sample(0, 0, True, sent_ns=1, first_token_ns=first, last_token_ns=last, end_ns=last + 1,
+                  output_tokens=output, gaps=[int(tpot_ms * MS)] * (output - 1), error=error)  # fmt: skip
+
+
+@pytest.mark.parametrize("capacity", [0.3, 1.0, 7.3, 64.0, 1000.0])
+@pytest.mark.parametrize("first", [1.0, 20.0])
+async def test_the_search_ends_just_below_what_the_server_can(capacity, first):
+    """Within the precision, whether it began below or above; no rate is tried twice."""
+    async def meets(rate: float) -> bool:
+        return rate <= capacity
+
+    found = await find_highest(first, 0.05, meets)
+    assert found.best <= capacity < found.failed <= found.best * 1.05
+    assert len(set(found.tried)) == len(found.tried) <= 25
+
+
+async def test_a_server_that_never_meets_the_limits_has_no_rate():
+    """The search gives up at a hundredth of a request a second."""
+    async def meets(_: float) -> bool:
+        return False
+
+    found = await find_highest(1.0, 0.05, meets)
+    assert (found.best, found.failed) == (None, min(found.tried))
+
+
+async def test_an_interrupt_leaves_what_is_known():
+    """No verdict on the rate that was running."""
+    async def meets(rate: float) -> bool | None:
+        return None if rate > 4 else True
+
+    found = await find_highest(1.0, 0.05, meets)
+    assert (found.best, found.failed, found.tried) == (4.0, None, [1.0, 2.0, 4.0])
+
+
+def test_a_good_request_meets_all_limits():
+    """A failed one meets none; an answer of one token has no gap to be too long."""
+    limits = parse_limits(["ttft=0.5,tpot=0.05"])
+    assert limits == {"ttft": 0.5, "tpot": 0.05}
+    assert is_good(sample(500), limits)
+    assert not is_good(sample(501), limits)
+    assert not is_good(sample(100, tpot_ms=51), limits)
+    assert not is_good(sample(100, error="timeout"), limits)
+    assert is_good(sample(100, output=1), limits)
+    assert not is_good(sample(100, tpot_ms=30), {"itl": 0.02})
+    assert not is_good(sample(100), {"e2e": 0.1})
+
+
+def test_failed_requests_count_as_slower_than_all_others():
+    """One in ten failed: p95 is beyond any limit, p50 is not."""
+    samples = [*(sample(100) for _ in range(9)), sample(1, error="http_500")]
+    assert at_percentile(samples, {"ttft": 1}, 95) == {"ttft": None}
+    assert at_percentile(samples, {"ttft": 1}, 50) == {"ttft": 100 * MS}
+
+
+@pytest.mark.parametrize(
+    "text", ["ttft", "ttft=", "ttft=0", "ttft=-1", "speed=1", "ttft=nan", "ttft=1,ttft=2"]
+)
+def test_a_limit_that_is_none_is_refused(text):
+    """In a sentence."""
+    with pytest.raises(ValueError, match="limit"):
+        parse_limits([text])

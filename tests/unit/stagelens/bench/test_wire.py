@@ -1,0 +1,124 @@
+"""The client over real sockets: kept connections, breaks, time-outs."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Self
+
+import pytest
+
+from stagelens.bench.sample import Sample
+from stagelens.bench.talk import Speech
+from stagelens.bench.wire import Client, Target
+from tests.fake_llm.dialects import chat, delta, together
+from tests.fake_llm.server import Hang, Reply, Reset, fake_llm
+from tracer.clock import SystemClock
+
+HISTORY = [{"role": "user", "content": "hi"}]
+
+
+class Asking:
+    """A client of one fake, and its way to send."""
+
+    def __init__(self, url: str, timeout_s: float = 20.0) -> None:
+        self.target = Target.parse(url)
+        self.clock = SystemClock()
+        self.client = Client(self.target, self.clock, timeout_s)
+        self.request = Speech(self.target, "m").request(HISTORY, 5, stream=True, tags="run=r")
+
+    async def send(self) -> Sample:
+        sample = Sample(0, self.clock.mono_ns(), True)
+        await self.client.send(self.request, sample)
+        return sample
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.client.close()
+
+
+async def test_a_connection_is_kept_and_its_stamps_are_in_order():
+    """The second request needs no connection of its own."""
+    async with fake_llm(chat()) as fake, Asking(fake.url) as asking:
+        first, second = await asking.send(), await asking.send()
+        assert fake.connections == 1
+        assert fake.requests[0].header("x-stagelens-tags") == "run=r"
+    for one in (first, second):
+        assert one.error == ""
+        assert one.intended_ns <= one.sent_ns <= one.head_ns <= one.first_token_ns <= one.end_ns
+    assert (first.connected_ns > 0, second.connected_ns) == (True, 0)
+
+
+async def test_a_connection_that_the_server_closed_meanwhile_is_replaced():
+    """A kept connection that is gone costs a new one, not the request."""
+    async with fake_llm(chat()) as fake, Asking(fake.url) as asking:
+        await asking.send()
+        [kept] = asking.client._free
+        kept.transport.abort()
+        assert (await asking.send()).error == ""
+        assert fake.connections == 2
+
+
+@pytest.mark.parametrize("framing", ["length", "close"])
+async def test_other_framings_are_read_to_their_end(framing):
+    """A body with a length, and one that ends with its connection."""
+    reply = Reply([together(chat())], framing=framing)
+    async with fake_llm(reply) as fake, Asking(fake.url) as asking:
+        one = await asking.send()
+        assert (one.error, one.output_tokens) == ("", 5)
+        again = await asking.send()
+        assert again.error == ""
+
+
+async def test_a_broken_connection_is_an_error_of_the_request():
+    """A reset amid the stream; nothing is raised."""
+    async with fake_llm(chat(reset_after=2)) as fake, Asking(fake.url) as asking:
+        one = await asking.send()
+    assert (one.error, one.e2e_ns) == ("connection", None)
+    assert one.end_ns > one.first_token_ns > 0
+
+
+async def test_nobody_there_is_an_error_of_the_request():
+    """A refused connection."""
+    async with fake_llm(chat()) as fake:
+        url = fake.url
+    async with Asking(url) as asking:
+        assert (await asking.send()).error == "connection"
+
+
+async def test_a_request_that_takes_too_long_is_given_up():
+    """The connection is closed, so that the server can stop; the next one works."""
+    replies = iter((Reply([delta(content="a"), Hang()]), chat()))
+    async with fake_llm(lambda _: next(replies)) as fake, Asking(fake.url, timeout_s=0.3) as asking:
+        assert (await asking.send()).error == "timeout"
+        await asyncio.wait_for(fake.left.wait(), 10)
+        asking.client._timeout_s = 20
+        assert (await asking.send()).error == ""
+
+
+async def test_nonsense_is_an_error_of_the_request():
+    """Bytes that are no HTTP."""
+    async with (
+        fake_llm(Reply([b"SSH-2.0-x\r\n\r\n"], framing="raw")) as fake,
+        Asking(fake.url) as asking,
+    ):
+        assert (await asking.send()).error == "connection"
+
+
+async def test_a_break_before_any_answer_on_a_new_connection_is_not_tried_again():
+    """Only a kept connection may have been closed before the request."""
+    broken = Reply([Reset()], head_first=False, framing="raw")
+    async with fake_llm(broken) as fake, Asking(fake.url) as asking:
+        one = await asking.send()
+        assert (one.error, fake.connections) == ("connection", 1)
+
+
+@pytest.mark.parametrize(
+    ("url", "host", "port", "base", "tls"),
+    [("http://h", "h", 80, "/v1", False), ("https://h/v1/", "h", 443, "/v1", True),
+     ("http://[::1]:8/x", "::1", 8, "/x/v1", False)],
+)  # fmt: skip
+def test_addresses_are_read_with_and_without_v1(url, host, port, base, tls):
+    """Both forms of the base address mean the same."""
+    assert Target.parse(url) == Target(host, port, base, tls)
