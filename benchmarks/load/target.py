@@ -4,7 +4,8 @@ Answer ``n`` (in the order of arrival) has its first token after a delay drawn f
 lognormal distribution of seed ``SEED``, then one token every ``GAP_S``, as many as
 ``max_tokens`` says. With a second argument it writes there, a line an answer, when its
 tokens really left: seconds from the request's last byte, and the monotonic clock's time
-of that byte (uvloop's own clock counts milliseconds). Words count as prompt tokens. ``GET /v1/models`` names one model.
+of that byte (uvloop's own clock counts milliseconds). Words count as prompt tokens.
+``GET /v1/models`` names one model.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ process. There the raw span and the contestant take turns, round by round, and t
 their ratio in the same round. All spans end in a processor that does nothing, so that what is
 compared is the call and not the sending. Times are CPU time of the calling thread, so that
 other processes disturb them less; the minimum of many short rounds is the one to look at.
-What Stagelens leaves to its sending thread is not in them. A contestant that is not installed is left out, and
-the result says so.
+What Stagelens leaves to its sending thread is not in them. A contestant that is not
+installed is left out, and the result says so.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ HERE = Path(__file__).resolve()
 ROOT = HERE.parents[2]
 sys.path[:0] = [str(HERE.parent), str(ROOT)]
 
-from stagelens.bench.machine import machine, versions
+from stagelens.bench.machine import machine, versions  # noqa: E402  the path is set above
 
 CALLS, ROUNDS = 1_000, 60
 IMPORTS = 7
