@@ -38,7 +38,7 @@ function stacks(stages) {
   const rows = ["p50", "p95", "p99"].flatMap((p) => {
     const parts = stages.filter((s) => STAGES.includes(s.name ?? s.stage)).map((s) => ({
       stage: s.name ?? s.stage, size: s[`${p}_ns`] ?? 0, title: `${s.name ?? s.stage} ${p}: ${time(s[`${p}_ns`])}` }));
-    return [el("div", { class: "name" }, `each stage's ${p}`), stack(parts, parts.map((x) => x.title).join(", ")),
+    return [el("div", { class: "name" }, `${p} of each stage`), stack(parts, parts.map((x) => x.title).join(", ")),
       el("div", { class: "time" }, "")];
   });
   return el("div", {}, legend(), el("div", { class: "bars", "data-test": "stacks" }, ...rows));
