@@ -1,4 +1,4 @@
-"""The report's main figures in little time: exact for few requests, sketched for many."""
+"""The report's main figures in little time: exact for few requests, of a part for many."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def filled(module_store: HandStore) -> HandStore:
 
 @pytest.fixture
 def many(monkeypatch) -> None:
-    """As if a single request were too many to read."""
-    monkeypatch.setattr("dashboards.queries.summary.EXACT_UP_TO", 0)
+    """As if a hundred requests were as many as can be read."""
+    monkeypatch.setattr("dashboards.queries.summary.EXACT_UP_TO", 100)
 
 
 def chosen(**more: object) -> Filters:
@@ -72,7 +72,7 @@ def test_few_requests_have_the_reports_figures(filled, asked):
 def test_many_requests_have_the_same_counts_and_nearly_the_same_percentiles(
     filled, many, by, monkeypatch
 ):
-    """Sketches in place of exact percentiles; the whole is what its groups add up to."""
+    """One in four is picked for percentiles; all else is of all, and groups add up to the whole."""
     sketched = summary(filled, chosen(), by, now_unix_ns=NOW_UNIX_NS)
     monkeypatch.setattr("dashboards.queries.summary.EXACT_UP_TO", 10**9)
     exact = summary(filled, chosen(), by, now_unix_ns=NOW_UNIX_NS)
@@ -89,8 +89,9 @@ def test_many_requests_have_the_same_counts_and_nearly_the_same_percentiles(
             assert (one.name, one.n, one.max_ns, one.sum_ns) == (
                 told.name, told.n, told.max_ns, told.sum_ns,
             )  # fmt: skip
-            if one.n >= 20:
-                assert one.p50_ns == pytest.approx(told.p50_ns, rel=0.1)
+            if one.n >= 100:
+                assert one.p50_ns == pytest.approx(told.p50_ns, rel=0.5)
+            assert one.p99_ns is None or one.p99_ns <= told.max_ns
 
 
 def test_groups_are_those_of_the_report(filled):
