@@ -20,8 +20,8 @@ NOW_UNIX_NS = BASE_UNIX_NS + 3600 * 1_000_000_000
 STAGES = ("prompt", "retrieval", "queue", "prefill", "decode", "tool", "deliver", "unattributed")
 
 WRITTEN = (
-    *("requests", "otel_traces", "otel_traces_trace_id_ts", "otel_metrics_sum"),
-    *("engine_steps", "otel_metrics_gauge"),
+    *("requests", "requests_1m", "requests_1h", "otel_traces", "otel_traces_trace_id_ts"),
+    *("otel_metrics_sum", "engine_steps", "otel_metrics_gauge"),
 )
 
 
