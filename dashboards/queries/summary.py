@@ -1,7 +1,9 @@
 """Percentiles of every stage in little time.
 
-Up to ``EXACT_UP_TO`` requests are read exactly. Of more, counts, sums and maxima are of all,
-and percentiles of every k-th by a hash of its time, so that about as many are left.
+Up to ``EXACT_UP_TO`` requests are read exactly. More of them are read out of the roll-ups
+where these keep apart what is asked for, with percentiles of t-digests. Else counts, sums and
+maxima are of all, and percentiles of every k-th request by a hash of its time, so that about
+as many are left.
 """
 
 from __future__ import annotations
@@ -13,10 +15,12 @@ from typing import Final
 
 from dashboards.filters import Filters, Where, where
 from dashboards.models.summary import Summary, SummaryFigures, SummaryGroup
+from dashboards.queries import rollups
 from dashboards.queries.base import QueryLimits, QueryStore, Row, run
 from dashboards.queries.dimensions import Dimension, dimensions, parse_by
 from dashboards.queries.losses import losses
 from dashboards.queries.measures import LEVEL_NAMES, LEVELS, MEASURES, STAGES, Quantity
+from dashboards.queries.summary_rolled import TABLES, rolled_rows
 from tracer.stages import Stage
 
 MOST_GROUPS: Final = 200
@@ -74,8 +78,13 @@ def summary(
     bound = limits or QueryLimits()
     names, picked = parse_by(by), where(filters)
     total = int(run(store, f"{_TOTAL_SQL} {picked.sql}", picked.params, bound)[0]["total"])
+    end_ns = filters.until_unix_ns or now_unix_ns
     asked = _Question(dimensions(names), picked, max(1, -(-total // max(1, EXACT_UP_TO))))
-    found = run(store, _sql(asked), asked.params, bound)
+    rolled = asked.every > 1 and rollups.allowed(filters, names)
+    if rolled:
+        found = rolled_rows(store, filters, names, end_ns, bound)[: MOST_GROUPS + 1]
+    else:
+        found = run(store, _sql(asked), asked.params, bound)
     whole = next((row for row in found if not row["key"]), None)
     groups = [row for row in found if row["key"]]
     groups.sort(key=lambda r: [d.rank(raw) for d, raw in zip(asked.by, r["key"], strict=True)])
@@ -83,9 +92,9 @@ def summary(
         filters=filters,
         by=names,
         from_unix_ns=filters.since_unix_ns,
-        to_unix_ns=filters.until_unix_ns or now_unix_ns,
+        to_unix_ns=end_ns,
         exact=asked.every == 1,
-        read_from="requests",
+        read_from=TABLES if rolled else "requests",
         overall=_group(whole or {}, ()),
         groups=tuple(_group(row, asked.by) for row in groups),
         groups_left_out=int(whole["slices"]) - 1 - len(groups) if whole and names else 0,
