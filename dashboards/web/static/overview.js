@@ -64,8 +64,9 @@ function stageTable(figures) {
 export function basis(summary) {
   if (summary.exact) return "";
   const span = summary.from_unix_ns === null ? "" : `, from ${when(summary.from_unix_ns)} to ${when(summary.to_unix_ns)}`;
-  return el("p", { class: "quiet" }, `Percentiles are those of t-digests over all ${count(summary.overall.requests)} requests ` +
-    `(read from ${summary.read_from})${span}. Choose fewer requests for exact ones.`);
+  return el("p", { class: "quiet" }, `${summary.read_from === "requests"
+    ? `Percentiles are those of 100,000 to 200,000 of the ${count(summary.overall.requests)} requests, picked by a hash; n, max and shares are of all`
+    : `Percentiles are those of t-digests over all ${count(summary.overall.requests)} requests (${summary.read_from})`}${span}. Choose fewer requests for exact ones.`);
 }
 
 function lost(losses) {
