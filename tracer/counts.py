@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import Counter
 from dataclasses import dataclass, field
 
 from tracer import semconv
+from tracer.clock import Clock
+
+log = logging.getLogger("stagelens.export")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,3 +82,30 @@ def sums_of(spans: Tally, steps: Tally) -> list[tuple[str, dict[str, str], int]]
     ):
         sums += [(name, {semconv.DROP_REASON: why}, n) for why, n in tally.dropped.items()]
     return sums
+
+
+class LossLog:
+    """Losses in the log of the exporter, each kind at most once in ``every_s`` seconds."""
+
+    def __init__(self, clock: Clock, every_s: float, queue_items: int) -> None:
+        self._clock, self._every_s, self._queue_items = clock, every_s, queue_items
+        self._due_mono_ns: dict[str, int] = {}
+        self._told_full = 0
+
+    def tell(self, kind: str, text: str) -> bool:
+        """Whether it was time to."""
+        now = self._clock.mono_ns()
+        if now < self._due_mono_ns.get(kind, 0):
+            return False
+        self._due_mono_ns[kind] = now + int(self._every_s * 1e9)
+        log.error(text)
+        return True
+
+    def tell_full(self, lost: int) -> None:
+        """``lost`` items in all found their queue full."""
+        if lost > self._told_full and self.tell(
+            "queue_full",
+            f"{lost - self._told_full} items of telemetry were lost (queue_full: "
+            f"{self._queue_items} were waiting); requests are not affected",
+        ):
+            self._told_full = lost

@@ -20,7 +20,7 @@ from opentelemetry.sdk.resources import Resource
 
 from tracer import limits, otlp
 from tracer.clock import Clock
-from tracer.counts import Tallies, sums_of
+from tracer.counts import LossLog, Tallies, sums_of
 from tracer.otlp import LogRecordDraft, Reply, Verdict
 from tracer.queues import BoundedQueue
 from tracer.spans import SpanDraft
@@ -79,13 +79,13 @@ class OtlpExporter:
         self._thread: threading.Thread | None = None
         self._started_unix_ns = clock.unix_ns()
         self._metrics_due_mono_ns = clock.mono_ns() + int(settings.metrics_every_s * 1e9)
-        self._warn_due_mono_ns: dict[str, int] = {}
-        self._warned_full = 0
+        self._log = LossLog(clock, settings.warn_every_s, settings.queue_items)
         self._wanted = False
         self._jitter = random.Random()  # noqa: S311  the program's own sequence is not touched
         self._reported: tuple[object, ...] = ()
 
     def start(self) -> None:
+        import urllib.request  # noqa: F401  not first in a thread that may outlive the program
         self._wanted = True
         if self._thread is None and not self._closing:
             self._thread = threading.Thread(target=self._run, name="stagelens-export", daemon=True)
@@ -98,7 +98,8 @@ class OtlpExporter:
         self._steps = BoundedQueue(self._settings.queue_items, lambda _: 1)
         self._wake = threading.Event()
         self._settled = threading.Condition()
-        self._thread, self._reported, self._warned_full = None, (), 0
+        self._thread, self._reported = None, ()
+        self._log = LossLog(self._clock, self._settings.warn_every_s, self._settings.queue_items)
         self._started_unix_ns = self._clock.unix_ns()
 
     def put_spans(self, group: SpanGroup) -> None:
@@ -172,13 +173,20 @@ class OtlpExporter:
             if groups := self._spans.take(self._settings.batch_items):
                 self._send_spans(groups)
             if steps := self._steps.take(self._settings.batch_items * 4):
-                body = otlp.logs_body(self._resource, SCOPE, steps)
-                self._deliver("/v1/logs", body, len(steps), self._steps.tallies)
+                self._send_steps(steps)
             self._send_counts(force=False)
         self._tell_full()
         with self._settled:
             self._settled.notify_all()
         self._send_counts(force=False)
+
+    def _send_steps(self, steps: list[LogRecordDraft]) -> None:
+        try:
+            body = otlp.logs_body(self._resource, SCOPE, steps)
+        except Exception as problem:  # noqa: BLE001  or the thread would end
+            self._lose(len(steps), "build_failed", type(problem).__name__, self._steps.tallies)
+        else:
+            self._deliver("/v1/logs", body, len(steps), self._steps.tallies)
 
     def _send_spans(self, groups: list[SpanGroup]) -> None:
         waiting: list[Span] = []
@@ -187,8 +195,8 @@ class OtlpExporter:
             try:
                 made = otlp.spans_of(group.trace_id, group.make())
             except Exception as problem:  # noqa: BLE001  one bad record must not stop the others
-                self._warn("build", f"a request's spans could not be built ({type(problem).__name__})")
-                self._spans.tallies.drop(group.count, "build_failed")
+                kind = type(problem).__name__
+                self._lose(group.count, "build_failed", kind, self._spans.tallies)
                 continue
             for span in made:
                 bytes_ = limits.fit(span) + 8
@@ -249,30 +257,16 @@ class OtlpExporter:
 
     def _lose(self, count: int, reason: str, detail: str, tallies: Tallies) -> None:
         tallies.drop(count, reason)
-        self._warn(
+        self._log.tell(
             reason,
             f"{count} items of telemetry were lost ({reason}: {detail}) at "
             f"{self._settings.endpoint}; requests are not affected",
         )
 
     def _tell_full(self) -> None:
-        """Items that found the queue full are told here, not on the thread that lost them."""
-        told = (q.tallies.snapshot() for q in (self._spans, self._steps))
-        lost = sum(tally.dropped.get("queue_full", 0) for tally in told)
-        if lost > self._warned_full and self._warn(
-            "queue_full",
-            f"{lost - self._warned_full} items of telemetry were lost (queue_full: "
-            f"{self._settings.queue_items} were waiting); requests are not affected",
-        ):
-            self._warned_full = lost
-
-    def _warn(self, kind: str, text: str) -> bool:
-        now = self._clock.mono_ns()
-        if now < self._warn_due_mono_ns.get(kind, 0):
-            return False
-        self._warn_due_mono_ns[kind] = now + int(self._settings.warn_every_s * 1e9)
-        log.error(text)
-        return True
+        """Told here, and not on the thread that lost them."""
+        told = [q.tallies.snapshot().dropped for q in (self._spans, self._steps)]
+        self._log.tell_full(sum(dropped.get("queue_full", 0) for dropped in told))
 
     def _out_of_time(self) -> bool:
         deadline = self._deadline_mono_ns

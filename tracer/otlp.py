@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import urllib.error
-import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -86,6 +84,10 @@ class LogRecordDraft:
 
 def post(url: str, body: bytes, timeout_s: float, headers: Mapping[str, str]) -> Reply:
     """Send one protobuf body; never raises for what a network or a peer can do."""
+    import urllib.error  # with TLS and the HTTP client it is most of what importing this costs
+    import urllib.request
+    from http.client import HTTPException
+
     request = urllib.request.Request(  # noqa: S310  the endpoint is the operator's own setting
         url, data=body, headers={"Content-Type": "application/x-protobuf", **headers}
     )
@@ -99,7 +101,7 @@ def post(url: str, body: bytes, timeout_s: float, headers: Mapping[str, str]) ->
                 return Reply(Verdict.RETRY, retry_after_s=wait, detail=f"HTTP {refusal.code}")
             too_large = refusal.code == HTTPStatus.REQUEST_ENTITY_TOO_LARGE
             return Reply(Verdict.REFUSED, detail=f"HTTP {refusal.code}", too_large=too_large)
-    except (OSError, ValueError) as problem:
+    except (OSError, ValueError, HTTPException) as problem:
         return Reply(Verdict.RETRY, detail=type(problem).__name__)
 
 

@@ -2,13 +2,12 @@
 
     python benchmarks/sdk/run.py --out result.json
 
-Each contestant has a process of its own, because each sets OpenTelemetry up for the whole
-process. There the raw span and the contestant take turns, round by round, and the figure is
-their ratio in the same round. All spans end in a processor that does nothing, so that what is
-compared is the call and not the sending. Times are CPU time of the calling thread, so that
-other processes disturb them less; the minimum of many short rounds is the one to look at.
-What Stagelens leaves to its sending thread is not in them. A contestant that is not
-installed is left out, and the result says so.
+Each contestant has a process of its own, because each sets OpenTelemetry up for all of it.
+There the raw span and the contestant take turns, and a figure is their ratio in one round. All
+spans end in a processor that does nothing, so that the call is compared and not the sending.
+Times are CPU time of the calling thread, so that other processes disturb them less; what
+Stagelens leaves to its sending thread is not in them. A contestant that is not installed is
+left out, and the result says so.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ HERE = Path(__file__).resolve()
 ROOT = HERE.parents[2]
 sys.path[:0] = [str(HERE.parent), str(ROOT)]
 
-from stagelens.bench.machine import machine, versions  # noqa: E402  the path is set above
+from stagelens.bench.machine import machine, versions  # noqa: E402  found by the path above
 
 CALLS, ROUNDS = 1_000, 60
 IMPORTS = 7

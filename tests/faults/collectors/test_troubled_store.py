@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import httpx
 import pytest
@@ -19,6 +20,9 @@ import uvicorn
 
 from collectors.app import Receiver
 from collectors.counts import Counts
+from collectors.normalise.normaliser import Normaliser
+from collectors.normalise.settings import NormaliseSettings
+from collectors.normalise.tables import Tables
 from collectors.receive.http import OtlpHttp
 from collectors.settings import CollectorSettings
 from collectors.spool.spool import Spool
@@ -47,7 +51,8 @@ def served(store: ScriptedStore, folder: Path, clock: FakeClock) -> Iterator[tup
     spool = Spool(folder / "spool", 1 << 20, "interval")
     counts = Counts()
     writer = SpooledWriter(store, options, counts, clock, spool, first_pause_s=0.002)
-    receiver = Receiver(OtlpHttp(options, writer, counts, clock), writer, counts)
+    idle = Normaliser(Tables(SimpleNamespace(database="none")), clock, NormaliseSettings(enabled=False))
+    receiver = Receiver(OtlpHttp(options, writer, counts, clock), writer, counts, idle)
     server = uvicorn.Server(
         uvicorn.Config(receiver.app, port=0, lifespan="off", log_config=None, access_log=False)
     )
@@ -90,7 +95,7 @@ def bodies(clock: FakeClock, numbers: range) -> list[bytes]:
     [
         lambda _: Slow(),
         lambda choose: ScriptedStore([choose.choice([OK, BUSY, LOST]) for _ in range(200)]),
-        lambda _: ScriptedStore([BUSY] * 40),
+        lambda _: ScriptedStore([BUSY] * 8),
     ],
     ids=["slow", "mixed", "down for a while"],
 )
