@@ -1,7 +1,7 @@
 """Rows of ``requests`` for traces of other tools, made once their spans are quiet.
 
 A view notes which traces had new spans of other tools and when; this thread looks there,
-never at all spans, so that taking in is as fast with it as without. What comes late makes
+never at all spans, and taking in builds nothing in Python for it. What comes late makes
 the trace's rows anew, and they replace the former ones.
 """
 
