@@ -100,7 +100,7 @@ def build_receiver(
     spool = Spool(spool_folder, settings.spool.max_bytes, settings.spool.fsync)
     counts = Counts()
     counts.load(spool.state.counts.snapshot())
-    plain = _plain(store, spool_folder, clock) if settings.plain_route else None
+    plain = _plain(store, spool_folder, clock)  # a plan of an earlier process may need it
     writer = SpooledWriter(store, settings, counts, clock, spool, plain=plain)
     known = {
         bytes.fromhex(digest): response_of(_signal_of(refused), refused["refused"])
@@ -109,7 +109,8 @@ def build_receiver(
     beside: list[Beside] = [build_gauges(settings.gauges, writer, clock)]
     if settings.rollup_check_s is not None and settings.store.cluster is None:
         beside.append(RollupCheck(store, clock, settings.rollup_check_s))
-    app = OtlpHttp(settings, writer, counts, clock, known, tokens, plain=plain)
+    told = plain if settings.plain_from_spans else None
+    app = OtlpHttp(settings, writer, counts, clock, known, tokens, plain=told)
     return Receiver(app, writer, counts, normaliser, beside)
 
 

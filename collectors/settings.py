@@ -67,8 +67,9 @@ class CollectorSettings(BaseModel):
         default=256 << 20, ge=1024, description="most bytes that may wait for the store"
     )
     batch_rows: int = Field(default=50_000, ge=1)
-    plain_route: bool = Field(
-        default=True, description="let the store's engine read spans that need no rule of ours"
+    plain_from_spans: int | None = Field(
+        default=4000, ge=1, description="spans from which the store's engine reads bodies itself; "
+        "its statement takes a quarter of a second to analyse, whatever it reads",
     )
     batch_interval_s: float = Field(default=1.0, gt=0)
     rollup_check_s: float | None = Field(

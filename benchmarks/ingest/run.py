@@ -33,7 +33,7 @@ from benchmarks.ingest.spans import BODY_TRACES, NAMES, bodies  # noqa: E402
 from stagelens.ready import read_ready  # noqa: E402
 from tracer.clock import SystemClock  # noqa: E402
 
-ROUTES = {"plain": "true", "rows": "false"}
+ROUTES = {"plain": "4000", "rows": "null"}
 BODY_SPANS = BODY_TRACES * len(NAMES)
 TICKS = os.sysconf("SC_CLK_TCK")
 SIZES = """
@@ -93,7 +93,7 @@ class Watched:
 
 @contextmanager
 def collector(folder: Path, plain: str) -> Iterator[tuple[subprocess.Popen[bytes], str, str]]:
-    (folder / "config.yaml").write_text(f"collect: {{plain_route: {plain}, gauges: {{gpu: false}}}}\n")
+    (folder / "config.yaml").write_text(f"collect: {{plain_from_spans: {plain}, gauges: {{gpu: false}}}}\n")
     process = subprocess.Popen(
         [
             sys.executable, "-m", "stagelens", "collect", "--store", f"chdb://{folder / 'store'}",

@@ -23,6 +23,7 @@ sys.path.insert(0, str(ROOT))
 
 from collectors.store.client import Store, open_store  # noqa: E402
 from collectors.store.migrate import migrate  # noqa: E402
+from collectors.store.settings import StoreSettings  # noqa: E402
 from collectors.store.url import StoreUrl  # noqa: E402
 from dashboards.filters import Filters  # noqa: E402
 from dashboards.queries.rollups import percentiles_by_stage  # noqa: E402
@@ -73,7 +74,8 @@ def main() -> int:
     ask.add_argument("--out", type=Path)
     given = ask.parse_args()
     with tempfile.TemporaryDirectory() as text:
-        store = open_store(StoreUrl.parse(f"chdb://{(given.folder or Path(text)).resolve() / 'store'}"))
+        url = StoreUrl.parse(f"chdb://{(given.folder or Path(text)).resolve() / 'store'}")
+        store = open_store(url, StoreSettings(ttl_days=10_000, rollup_ttl_days=10_000))
         migrate(store)
         begin = 1_767_225_600 * 10**9
         have = store.query(f"SELECT count() AS n FROM {store.database}.requests", {})[0]["n"]
@@ -120,6 +122,7 @@ def difference(store: Store, begin: int) -> float:
     exact = percentiles_by_stage(store, filters(begin), ("model",), source="requests")
     rolled = percentiles_by_stage(store, filters(begin), ("model",), source="rollups")
     by_key = {(row.key, row.quantity): row for row in rolled}
+    assert len(by_key) == len(exact) > 0
     worst = 0.0
     for row in exact:
         other = by_key[row.key, row.quantity]

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Literal
 
 from collectors.spool.journal import AppendFile, Event, line, read_events, replace_events
-from collectors.spool.state import Entry, Plan, State
+from collectors.spool.state import NEVER, Entry, Plan, State
 from collectors.store.errors import StoreUnwritable
 from collectors.store.lock import lock_folder
 
@@ -144,7 +144,12 @@ class Spool:
         return self.state.next - 1
 
     def plan(
-        self, most_items: int, most_bytes: int, batch_rows: int, known: int = 1 << 62
+        self,
+        most_items: int,
+        most_bytes: int,
+        batch_rows: int,
+        known: int = 1 << 62,
+        plain_from: int = NEVER,
     ) -> Plan | None:
         """Note a plan for the oldest entries that have none; None when there are none.
 
@@ -169,7 +174,8 @@ class Spool:
                 return None
             first, last = chosen[0].number, chosen[-1].number
             name = f"{self.state.id}-{first}-{last}"
-            self._note({"k": "plan", "t": name, "first": first, "last": last, "rows": batch_rows})
+            told = {"first": first, "last": last, "rows": batch_rows, "from": plain_from}
+            self._note({"k": "plan", "t": name, **told})
             return self.state.plans[name]
 
     def entries(self, plan: Plan) -> list[Entry]:

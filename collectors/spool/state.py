@@ -11,6 +11,7 @@ from typing import Any
 from collectors.counts import Counts
 from collectors.spool.journal import Event
 
+NEVER = 1 << 62
 REMEMBERED = 16_384
 """Digests of bodies remembered, so that one sent again after a restart is stored once."""
 
@@ -38,6 +39,8 @@ class Entry:
 class Plan:
     """Entries ``first`` to ``last`` go to the store in batches of ``rows`` a table.
 
+    ``plain_from`` or more plain spans in it are written from their bodies.
+
     It is noted before the first insert, so that after a crash the very same batches are
     inserted again under the same tokens, and the store knows those that it has.
     """
@@ -46,6 +49,7 @@ class Plan:
     first: int
     last: int
     rows: int
+    plain_from: int = NEVER
     split: set[str] = field(default_factory=set)
     done: set[str] = field(default_factory=set)
 
@@ -73,7 +77,9 @@ class State:
             self.entries[entry.number] = entry
             self.next = max(self.next, entry.number + 1)
         elif kind == "plan":
-            self.plans[event["t"]] = Plan(event["t"], event["first"], event["last"], event["rows"])
+            self.plans[event["t"]] = Plan(
+                event["t"], event["first"], event["last"], event["rows"], event.get("from", NEVER)
+            )
         elif kind == "end" and plan is not None:
             self._end(plan)
         elif kind == "split" and plan is not None:
@@ -112,6 +118,7 @@ class State:
         for plan in self.plans.values():
             yield {
                 "k": "plan", "t": plan.id, "first": plan.first, "last": plan.last, "rows": plan.rows,
+                "from": plan.plain_from,
             }  # fmt: skip
             yield from ({"k": "split", "t": token} for token in sorted(plan.split))
             yield from ({"k": "was", "t": token} for token in sorted(plan.done))

@@ -15,10 +15,6 @@ from collectors.write.aside import only_rows
 from collectors.write.attempts import STOPPED, Attempts
 from collectors.write.writer import MOST_REFUSALS, RowStore
 
-LEAST_PLAIN = 4_000
-"""Spans from which the engine is asked to read bodies: its statement takes a quarter of a second to
-analyse, whatever it reads. Fewer are made into rows sooner in Python."""
-
 
 class PlainStore(Protocol):
     """What writes spans whose rows the store's engine makes of the bodies."""
@@ -47,7 +43,12 @@ class Carrier:
     """For one thread. ``made`` holds rows that were made when their body came in."""
 
     def __init__(
-        self, store: RowStore, spool: Spool, counts: Counts, attempts: Attempts, plain: PlainStore | None
+        self,
+        store: RowStore,
+        spool: Spool,
+        counts: Counts,
+        attempts: Attempts,
+        plain: PlainStore | None,
     ) -> None:
         self._store = store
         self._spool = spool
@@ -64,7 +65,7 @@ class Carrier:
         """
         entries = self._spool.entries(plan)
         plain = [entry for entry in entries if entry.plain]
-        many = sum(entry.kept["spans"] for entry in plain) >= LEAST_PLAIN
+        many = sum(entry.kept["spans"] for entry in plain) >= plan.plain_from
         if many and (token := f"{plan.id}/plain/") not in plan.split:
             if not self._write_plain(plan, token, plain):
                 return False

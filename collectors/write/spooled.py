@@ -10,7 +10,7 @@ from collectors.receive.rows import Batch
 from collectors.settings import CollectorSettings
 from collectors.spool.origin import Origin
 from collectors.spool.spool import Spool, SpoolFull
-from collectors.spool.state import Plan
+from collectors.spool.state import NEVER, Plan
 from collectors.write.attempts import Attempts
 from collectors.write.carry import Carrier, PlainStore
 from collectors.write.writer import RowStore
@@ -130,7 +130,8 @@ class SpooledWriter:
     def _plan(self, known: int) -> Plan | None:
         rows = self._settings.batch_rows
         with self._lock:  # what is planned has been counted as received
-            return self._spool.plan(rows * PLAN_BATCHES, PLAN_BYTES, rows, known)
+            plain = self._settings.plain_from_spans or NEVER
+            return self._spool.plan(rows * PLAN_BATCHES, PLAN_BYTES, rows, known, plain)
 
     def _carry_out(self, plan: Plan) -> bool:
         if not self._carrier.carry_out(plan):

@@ -59,7 +59,8 @@ def test_a_killed_collector_loses_no_acknowledged_span_and_doubles_none(tmp_path
     choose = random.Random(SEED)
     sender = Sender()
     for _ in range(KILLS):
-        collector = Collector(tmp_path)
+        route = choose.choice(["1", "4000"])  # spans as bodies, or as rows; another one each time
+        collector = Collector(tmp_path, f", plain_from_spans: {route}")
         thread = threading.Thread(target=sender.send_until_gone, args=(collector.otlp,))
         thread.start()
         time.sleep(choose.uniform(0.05, 1.0))
