@@ -140,7 +140,7 @@ class OtlpExporter:
         return sum(q.tallies.snapshot().in_flight for q in (self._spans, self._steps))
 
     def close(self, deadline_s: float) -> bool:
-        """Flush, stop the thread, count what is left as dropped; ``True`` if nothing was."""
+        """Flush, stop the thread, count what is left as dropped; ``True`` if nothing was lost, ever."""
         if self._thread is None or self._closing:
             self._closing = True
             return not self._spans and not self._steps

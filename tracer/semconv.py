@@ -165,3 +165,13 @@ METRIC_SPANS_SENT: Final = "stagelens.export.spans.sent"
 METRIC_SPANS_DROPPED: Final = "stagelens.export.spans.dropped"  # attribute: reason
 METRIC_STEPS_DROPPED: Final = "stagelens.export.steps.dropped"  # attribute: reason
 DROP_REASON: Final = "reason"
+
+# --- gauges; the first five are OpenTelemetry's for hardware -------------------
+METRIC_GPU_UTILIZATION: Final = "hw.gpu.utilization"
+METRIC_GPU_MEMORY_USAGE: Final = "hw.gpu.memory.usage"
+METRIC_GPU_MEMORY_LIMIT: Final = "hw.gpu.memory.limit"
+METRIC_GPU_POWER: Final = "hw.power"
+METRIC_GPU_TEMPERATURE: Final = "hw.temperature"
+METRIC_GPU_CLOCK: Final = "stagelens.gpu.clock"  # attribute: clock
+METRIC_GPU_THROTTLED: Final = "stagelens.gpu.throttled"  # 1 while held back; attribute: reason
+METRIC_SCRAPE_UP: Final = "stagelens.scrape.up"  # 1 while a page answers

@@ -125,6 +125,7 @@ class EngineTap:
             operation=live.operation or default_operation,
             handed_mono_ns=self.clock.mono_ns(),
             model=self._model_of(kwargs),
+            generates=default_operation == "chat",
         )
         call.internal = _BEAM.search(call.request_id) is not None
         _note_params(call, _argument(args, kwargs, 1, "sampling_params"))

@@ -64,7 +64,8 @@ class EngineCall:
     ``handed_mono_ns``: our side made the call; ``queued_mono_ns``: the engine has
     it; ``scheduled_mono_ns``: first scheduling (a later preemption lies inside the
     stage it interrupts); ``prefilled_mono_ns``: the first output, which for a call
-    without tokens (embeddings, zero tokens) ends prefill all the same. ``internal``:
+    without tokens (embeddings, zero tokens) ends prefill all the same. ``generates``: it
+    may give tokens; one that cannot has no count of them. ``internal``:
     one step of a search that the server makes of many calls; its tokens are not the
     answer's. ``cut_off``: it still ran when its request ended.
     """
@@ -88,6 +89,7 @@ class EngineCall:
     preemptions: list[Preemption] = field(default_factory=list)
     repairs: list[str] = field(default_factory=list)
     cancel: Callable[[], object] | None = None
+    generates: bool = True
     internal: bool = False
     sealed: bool = False
     cut_off: bool = False
@@ -123,7 +125,9 @@ class EngineCall:
         self.choice(index).add(tokens, mono_ns)
 
     @property
-    def output_tokens(self) -> int:
+    def output_tokens(self) -> int | None:
+        if not self.generates:
+            return None
         return sum(c.tokens for c in self.choices.values())
 
     @property
@@ -237,7 +241,7 @@ def stages_of(call: EngineCall) -> CallStages:
     first = _not_before(first, scheduled, repairs)
     prefill = StageInterval(Stage.PREFILL, scheduled, first)
     decode = None
-    if last is not None and call.output_tokens > 0:
+    if last is not None and call.output_tokens:
         if last < first:
             repairs.append(REPAIR_LAST_TOKEN)
             last = max(first, call.ended_mono_ns or first)

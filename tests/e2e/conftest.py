@@ -19,7 +19,7 @@ from dashboards.client import CollectorClient
 from tests.support import stat_plugin
 from tests.support.tiny_model import make_tiny_model
 
-START_LIMIT_S = 300
+START_LIMIT_S = 600
 MODEL = "tiny"
 
 

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any, cast
 
 import mcp_types
-from mcp import Client, MCPError, StdioServerParameters
-from mcp.client.stdio import stdio_client
+from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 from opentelemetry import trace as otel_trace
 
@@ -26,6 +23,7 @@ from proxy.pipelines.problems import StageProblem
 from proxy.pipelines.runs import Trace
 from proxy.pipelines.settings import McpTools
 from proxy.pipelines.tools.kit import Call, ReadyTool, check_schema
+from proxy.pipelines.tools.mcp_stdio import TOO_LARGE, limited_stdio
 from proxy.pipelines.tools.mcp_web import WATCH, Watch, make_client
 
 MOST_PAGES = 50
@@ -94,7 +92,7 @@ class McpSource:
                 raise StageProblem("server_gone", "the tool's server ended during the call")
             return await asking
         except MCPError as problem:
-            if watch.too_large:
+            if watch.too_large or problem.code == TOO_LARGE:
                 raise StageProblem("result_too_large", "the tool's answer is too long") from None
             if watch.host_refused:
                 raise StageProblem("host_refused", "the tool's server is not public") from None
@@ -141,14 +139,11 @@ class McpSource:
     async def _session(self) -> AsyncIterator[Client]:
         given = self._settings
         async with contextlib.AsyncExitStack() as stack:
+            most = given.max_result_bytes * ENCODED + 65_536
+            transport: Any
             if given.command:
-                quiet = stack.enter_context(Path(os.devnull).open("w"))  # noqa: SIM115, ASYNC230
-                started = StdioServerParameters(
-                    command=given.command[0], args=list(given.command[1:]), env=self._env
-                )
-                transport = stdio_client(started, errlog=quiet)
+                transport = limited_stdio(given.command, self._env, most)
             else:
-                most = given.max_result_bytes * ENCODED + 65_536
                 client = make_client(self._headers, most, given.private_hosts)
                 http = await stack.enter_async_context(client)
                 transport = streamable_http_client(
