@@ -24,7 +24,7 @@ COPY --from=build /opt/stagelens /opt/stagelens
 ENV PATH=/opt/stagelens/bin:$PATH STAGELENS_DATA_DIR=/data PYTHONUNBUFFERED=1
 USER stagelens
 VOLUME /data
-EXPOSE 8000 4318 8090
+EXPOSE 8000 4317 4318 8090
 ENTRYPOINT ["stagelens"]
 CMD ["--help"]
 

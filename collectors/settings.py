@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from collectors.normalise.settings import NormaliseSettings
 from collectors.receive.tls import ReceiverTls
-from collectors.store.client import StoreSettings
+from collectors.store.settings import StoreSettings
 
 
 class SpoolSettings(BaseModel):
@@ -28,6 +28,25 @@ class SpoolSettings(BaseModel):
     )
 
 
+class ScrapeSettings(BaseModel):
+    """One server whose metrics are read."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    url: str = Field(pattern=r"^https?://[^\s/]+", description="its page, with /metrics")
+    name: str | None = Field(default=None, description="service.name; host and port unless told")
+
+
+class GaugeSettings(BaseModel):
+    """What is measured beside the requests."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    interval_s: float = Field(default=10.0, ge=0.1)
+    gpu: bool = Field(default=True, description="NVIDIA GPUs of the collector's host")
+    scrape: tuple[ScrapeSettings, ...] = ()
+
+
 class CollectorSettings(BaseModel):
     """Frozen settings of one collector process; unknown keys are refused."""
 
@@ -35,6 +54,7 @@ class CollectorSettings(BaseModel):
 
     store: StoreSettings = StoreSettings()
     spool: SpoolSettings = SpoolSettings()
+    gauges: GaugeSettings = GaugeSettings()
     normalise: NormaliseSettings = NormaliseSettings()
     tls: ReceiverTls = ReceiverTls()
     tokens_file: Path | None = Field(
@@ -47,7 +67,13 @@ class CollectorSettings(BaseModel):
         default=256 << 20, ge=1024, description="most bytes that may wait for the store"
     )
     batch_rows: int = Field(default=50_000, ge=1)
+    plain_route: bool = Field(
+        default=True, description="let the store's engine read spans that need no rule of ours"
+    )
     batch_interval_s: float = Field(default=1.0, gt=0)
+    rollup_check_s: float | None = Field(
+        default=300.0, gt=0, description="how often the roll-ups are compared with the requests"
+    )
     retry_deadline_s: float = Field(
         default=60.0, gt=0, description="how long one batch is tried before it is refused"
     )

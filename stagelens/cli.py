@@ -123,6 +123,7 @@ def _tags(given: tuple[str, ...]) -> dict[str, str] | None:
 @cli.command()
 @click.option("--config", "config_file", type=click.Path(path_type=Path), help="Settings (YAML).")
 @click.option("--store", help="Store: chdb:///PATH or clickhouse://USER@HOST:PORT/DB.")
+@click.option("--cluster", help="Replicated and distributed tables on this ClickHouse cluster.")
 @click.option("--data-dir", type=click.Path(path_type=Path), help="Folder of store and logs.")
 @click.option("--host", default="127.0.0.1", show_default=True)
 @click.option("--otlp-port", type=click.IntRange(0, 65535), default=4318, show_default=True)
@@ -134,6 +135,7 @@ def _tags(given: tuple[str, ...]) -> dict[str, str] | None:
 def collect(
     config_file: Path | None,
     store: str | None,
+    cluster: str | None,
     data_dir: Path | None,
     host: str,
     otlp_port: int,
@@ -150,7 +152,8 @@ def collect(
     from stagelens.paths import DataFolder, default_data_dir
     from stagelens.settings import load_config
 
-    config = load_config(config_file, {"store": store, "data_dir": data_dir})
+    on = {"store": {"cluster": cluster}}
+    config = load_config(config_file, {"store": store, "data_dir": data_dir, "collect": on})
     token, url = read_token(config.api), config.store
     told = [ready_file] if ready_file is not None else []
     if url is None:
@@ -162,7 +165,7 @@ def collect(
     run_loop(
         run_collector(
             config.collect, StoreUrl.parse(url), host, ports, told,
-            with_parent=with_parent, prices=config.prices, token=token,
+            with_parent=with_parent, prices=config.prices, token=token, data_dir=config.data_dir,
         )
     )  # fmt: skip
 

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import re
 import signal
 import socket
 import sys
@@ -24,13 +23,14 @@ from collectors.receive.access import read_tokens
 from collectors.receive.grpc_server import OtlpGrpc, PortTaken
 from collectors.settings import CollectorSettings
 from collectors.store.client import open_store
+from collectors.store.keeping import apply_keeping
 from collectors.store.migrate import migrate
 from collectors.store.url import StoreUrl
 from dashboards.api import build_api
 from dashboards.prices import Prices
 from proxy.server import bind, url_of
 from stagelens.errors import UserError
-from stagelens.paths import default_data_dir
+from stagelens.paths import spool_folder
 from stagelens.ready import write_ready
 from stagelens.sender import TOKEN_VARIABLE
 from tracer.clock import SystemClock
@@ -50,11 +50,13 @@ async def run_collector(
     with_parent: bool,
     prices: Prices | None = None,
     token: str | None = None,
+    data_dir: Path | None = None,
 ) -> None:
     """Serve OTLP and the API until a signal comes or the parent is gone; then flush.
 
     ``ports`` are those of OTLP/HTTP, OTLP/gRPC and the API. ``ready_files`` hold the
-    addresses while it runs. The API asks for ``token``, if any.
+    addresses while it runs. The API asks for ``token``, if any. The spool for a server's
+    store lies in ``data_dir``, or else in the default data folder.
 
     Raises:
         ProxyError, StoreError, UserError: a port is taken; the store cannot be opened.
@@ -73,8 +75,9 @@ async def run_collector(
         for file in ready_files:  # one that a killed collector of this store left behind
             file.unlink(missing_ok=True)
         await asyncio.to_thread(migrate, store)
+        await asyncio.to_thread(apply_keeping, store)
         if not stop.is_set():
-            folder = settings.spool.folder or _spool_folder(store_url)
+            folder = settings.spool.folder or spool_folder(store_url, data_dir)
             receiver = build_receiver(settings, store, SystemClock(), folder, tokens)
             grpc = OtlpGrpc(receiver.app, settings.max_body_bytes, tokens, settings.tls)
             try:
@@ -144,14 +147,6 @@ def _warn_if_open(host: str, token: str | None) -> None:
             "the API listens on %s, beyond this machine, and asks for no token: set "
             "STAGELENS_API_TOKEN or api.token_file", host,
         )  # fmt: skip
-
-
-def _spool_folder(url: StoreUrl) -> Path:
-    """Beside an embedded store; for a server, in the data folder, one for each address."""
-    if url.path is not None:
-        return url.path.with_name(url.path.name + ".spool")
-    name = re.sub(r"[^A-Za-z0-9.-]", "-", f"{url.host}-{url.port}-{url.database}")
-    return default_data_dir() / "spool" / name
 
 
 class _Quiet(uvicorn.Server):

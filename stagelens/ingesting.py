@@ -23,20 +23,50 @@ TRY_S = 60.0
 @click.option("--signal", type=click.Choice(["spans", "logs", "metrics"]),
               help="What protobuf files hold (by default as their names begin, else spans).")
 @click.option("--collector", help="OTLP/HTTP URL of the collector [default: the one that runs].")
+@click.option("--store", help="Store to write to when no collector runs.")
 @click.option("--data-dir", type=click.Path(path_type=Path), help="Folder of its store and logs.")
-def ingest(files: tuple[Path, ...], signal: str | None, collector: str | None, data_dir: Path | None) -> None:
-    """Send OTLP files (JSON, JSON lines, protobuf) to a collector, which stores them.
+@click.option("--config", "config_file", type=click.Path(path_type=Path), help="Settings (YAML).")
+def ingest(
+    files: tuple[Path, ...], signal: str | None, collector: str | None, store: str | None,
+    data_dir: Path | None, config_file: Path | None,
+) -> None:  # fmt: skip
+    """Send OTLP files (JSON, JSON lines, protobuf) to a collector, or straight into a store.
 
-    Takes what a spool holds: its segments and what was set aside.
+    Takes what a spool holds: its segments and what was set aside. Without a collector the
+    store is opened here.
     """
+    if collector and store:
+        raise UserError("--collector and --store say different things: give one", 2)
+    url = collector or (None if store else _running(data_dir))
+    if url is not None:
+        _send_all(files, signal, lambda path, kind, body: _post(url + path, kind, body))
+        return
+    from stagelens.direct import DirectCollector
+    from stagelens.paths import DataFolder, default_data_dir
+
+    if store is None:
+        folder = DataFolder(data_dir or default_data_dir())
+        folder.prepare()
+        store = folder.store_url
+    direct = DirectCollector(store, config_file)
+    try:
+        _send_all(
+            files, signal, lambda path, kind, body: _rejected(path, kind, direct.send(path, kind, body))
+        )
+    finally:
+        left = direct.close()
+    if left:
+        raise UserError(f"{left} item(s) wait in the spool: the store took not all of them yet")
+
+
+def _send_all(files: tuple[Path, ...], signal: str | None, send: Send) -> None:
     from collectors.receive.files import UnreadableFile, bodies
 
-    url = collector or _running(data_dir)
     for file in files:
         sent = rejected = 0
         try:
             for path, kind, body in bodies(file, signal):
-                rejected += _post(url + path, kind, body)
+                rejected += send(path, kind, body)
                 sent += 1
         except UnreadableFile as problem:
             raise UserError(
@@ -48,18 +78,12 @@ def ingest(files: tuple[Path, ...], signal: str | None, collector: str | None, d
         click.echo(f"{file}: {sent} request(s) taken{told}")
 
 
-def _running(data_dir: Path | None) -> str:
+def _running(data_dir: Path | None) -> str | None:
     from stagelens.paths import DataFolder, default_data_dir
     from stagelens.ready import read_ready
 
-    folder = DataFolder(data_dir or default_data_dir())
-    facts = read_ready(folder.running)
-    if facts is None:
-        raise UserError(
-            f"no collector runs on {folder.root}: start `stagelens collect`, or give "
-            "--collector URL or --data-dir DIR"
-        )
-    return str(facts["collector"])
+    facts = read_ready(DataFolder(data_dir or default_data_dir()).running)
+    return None if facts is None else str(facts["collector"])
 
 
 def _post(url: str, kind: str, body: bytes) -> int:

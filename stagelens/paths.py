@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from stagelens.errors import UserError
+
+if TYPE_CHECKING:
+    from collectors.store.url import StoreUrl
 
 
 def default_data_dir() -> Path:
@@ -15,6 +20,14 @@ def default_data_dir() -> Path:
         return Path(given)
     base = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
     return Path(base) / "stagelens"
+
+
+def spool_folder(url: StoreUrl, data_dir: Path | None = None) -> Path:
+    """Beside an embedded store; for a server, in the data folder, one for each address."""
+    if url.path is not None:
+        return url.path.with_name(url.path.name + ".spool")
+    name = re.sub(r"[^A-Za-z0-9.-]", "-", f"{url.host}-{url.port}-{url.database}")
+    return (data_dir or default_data_dir()) / "spool" / name
 
 
 @dataclass(frozen=True, slots=True)

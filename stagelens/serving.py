@@ -125,7 +125,7 @@ def _collector(
     config: Config, folder: DataFolder, ports: ServePorts, config_file: Path | None
 ) -> CollectorChild:
     arguments = [
-        "--store", config.store or folder.store_url,
+        "--store", config.store or folder.store_url, "--data-dir", str(folder.root),
         "--otlp-port", str(ports.otlp), "--grpc-port", str(ports.grpc),
         "--api-port", str(ports.api),
     ]  # fmt: skip

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import hypothesis
 import pytest
 
-from collectors.store.client import Store, StoreSettings, open_store
+from collectors.store.client import Store, open_store
 from collectors.store.migrate import migrate
+from collectors.store.settings import StoreSettings
 from collectors.store.url import StoreUrl
 
 hypothesis.settings.register_profile(

@@ -13,7 +13,11 @@ GAPS = 16
 """Gaps between tokens kept for each request: the widest column by far."""
 
 _REQUESTS = """\
-INSERT INTO {db}.requests
+INSERT INTO {db}.requests (Timestamp, TraceId, SpanId, ServiceName, ServiceInstance, Model, Operation, Route,
+  HttpStatus, Status, ErrorType, FinishReason, Stream, Choices, E2ENs, PromptNs, HandoffNs, RetrievalNs,
+  QueueNs, PrefillNs, DecodeNs, PreemptedNs, ToolNs, DeliverNs, UnattributedNs, StageCounts, FirstChunkNs,
+  FirstTokenNs, FirstAnswerNs, TpotNs, ItlNs, ItlKind, InputTokens, OutputTokens, CachedTokens,
+  ReasoningTokens, Preemptions, InFlight, Running, Waiting, Warm, ColdReason, Source, Repairs, Tags, Cost)
 WITH (n, salt) -> cityHash64(n, salt) AS h, (n, salt) -> (cityHash64(n, salt) % 1000003) / 1000003 AS u
 SELECT
   fromUnixTimestamp64Nano(toInt64({begin} + number * {apart} + h(number, 0) % {apart})) AS Timestamp,

@@ -19,6 +19,7 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.error
 import urllib.request
 from importlib.metadata import version
 from pathlib import Path
@@ -28,8 +29,8 @@ from urllib.parse import quote
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import uvicorn
+from fill import GAPS, fill
 
-from benchmarks.page.fill import GAPS, fill
 from collectors.store.client import Store, StoreSettings, open_store
 from collectors.store.migrate import migrate
 from collectors.store.url import StoreUrl
@@ -131,26 +132,28 @@ def measured(store: Store, asked: argparse.Namespace, took: float | None) -> dic
     thread.start()
     url = f"http://127.0.0.1:{sock.getsockname()[1]}"
     try:
-        found = {
-            name: timed(url, paths, asked.rounds)
+        found = [
+            timed(name, url, paths, asked.rounds)
             for name, paths in views(asked.days, str(last[0]["id"])).items()
-        }
+        ]
     finally:
         server.should_exit = True
         thread.join(10)
         sock.close()
     return {
-        "requests": rows, "days": asked.days, "gaps_per_request": GAPS, "rounds": asked.rounds,
-        "fill_s": took, "goal_s": {"first figures": FIRST_PAINT_S, "any view": ANY_VIEW_S},
-        "machine": {"cpus": os.cpu_count(), "kind": platform.machine(), "python": platform.python_version(),
-                    "chdb": version("chdb")},
-        "peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
-        "views": found,
+        "machine": f"{os.cpu_count()} cores, {platform.machine()}",
+        "versions": {"python": platform.python_version(), "chdb": version("chdb")},
+        "load": (
+            f"{rows:,} requests over {asked.days:g} days, {GAPS} gaps each; filled in "
+            f"{'an earlier run' if took is None else f'{took:.0f} s'}; peak memory of the process "
+            f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024} MiB"
+        ),
+        "rows": found,
     }  # fmt: skip
 
 
-def timed(url: str, paths: list[str], rounds: int) -> dict[str, object]:
-    """Seconds of all of a view's questions together: the first time, and the median after it."""
+def timed(name: str, url: str, paths: list[str], rounds: int) -> dict[str, object]:
+    """Seconds of all of a view's questions together, a value a round after a first one."""
     times: list[float] = []
     size, problem = 0, None
     for _ in range(rounds + 1):
@@ -159,25 +162,24 @@ def timed(url: str, paths: list[str], rounds: int) -> dict[str, object]:
             size = sum(len(urllib.request.urlopen(f"{url}/api/v1{path}").read()) for path in paths)
         except urllib.error.HTTPError as refused:
             problem = json.loads(refused.read())["detail"]
-        times.append(time.perf_counter() - began)
+        times.append(round(time.perf_counter() - began, 4))
+    goal = FIRST_PAINT_S if "first figures" in name else ANY_VIEW_S
     return {
-        "first_s": round(times[0], 3), "median_s": round(statistics.median(times[1:]), 3),
-        "max_s": round(max(times[1:]), 3), "bytes": size, "problem": problem,
+        "what": name if problem is None else f"{name} (refused: {problem})",
+        "unit": "s", "values": times[1:], "goal": f"at most {goal:g}", "first": times[0], "bytes": size,
     }  # fmt: skip
 
 
 def print_table(result: dict[str, object]) -> None:
-    print(f"{result['requests']:,} requests over {result['days']} days; {result['machine']}")
+    print(f"{result['load']}; {result['machine']}")
     print(f"{'view':<48}{'first s':>9}{'median s':>10}{'max s':>8}{'KiB':>8}")
-    views = result["views"]
-    assert isinstance(views, dict)
-    for name, one in views.items():
-        goal = FIRST_PAINT_S if "first figures" in name else ANY_VIEW_S
-        mark = one["problem"] or ("over the goal" if one["median_s"] > goal else "")
-        print(
-            f"{name:<48}{one['first_s']:>9.3f}{one['median_s']:>10.3f}{one['max_s']:>8.3f}"
-            f"{one['bytes'] / 1024:>8.0f}  {mark}"
-        )
+    rows = result["rows"]
+    assert isinstance(rows, list)
+    for row in rows:
+        median, most = statistics.median(row["values"]), max(row["values"])
+        over = "over the goal" if median > float(row["goal"].split()[-1]) else ""
+        times = f"{row['first']:>9.3f}{median:>10.3f}{most:>8.3f}"
+        print(f"{row['what']:<48}{times}{row['bytes'] / 1024:>8.0f}  {over}")
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from google.rpc.status_pb2 import Status
 from collectors.counts import Counts
 from collectors.receive.access import Tokens
 from collectors.receive.decode import JSON, PROTOBUF, BadBody, decode, decompress
+from collectors.receive.plain import plain_spans
 from collectors.receive.recent import RecentBodies
 from collectors.receive.rows import FUTURE_NS, Batch, TimeWindow
 from collectors.receive.signals import SIGNALS, Signal
@@ -42,6 +43,13 @@ class Intake(Protocol):
     def offer(self, batch: Batch, size: int, origin: Origin | None = None) -> bool: ...
 
 
+class Careful(Protocol):
+    """Who takes spans as bodies; ``careful``: bodies that it cannot read came lately."""
+
+    @property
+    def careful(self) -> bool: ...
+
+
 class OtlpHttp:
     """The application. Bodies are bounded before and after decompression."""
 
@@ -53,7 +61,11 @@ class OtlpHttp:
         clock: Clock,
         recent: Mapping[bytes, Message] | None = None,
         tokens: Tokens | None = None,
+        *,
+        plain: Careful | None = None,
     ) -> None:
+        """``plain``: the writer takes spans without rows, where the body allows."""
+        self._plain = plain
         self._settings = settings
         self._writer = writer
         self._counts = counts
@@ -139,8 +151,12 @@ class OtlpHttp:
         plain = decompress(
             body, headers.get(b"content-encoding", ""), self._settings.max_body_bytes
         )
-        message, unread = decode(plain, kind, signal.request)
         window = self._window()
+        if self._plain is not None and signal.name == "spans" and not _is_json(headers):
+            spans = plain_spans(plain, window, careful=self._plain.careful)
+            if spans:
+                return Batch(plain=spans), plain, (window.oldest_unix_ns, window.newest_unix_ns)
+        message, unread = decode(plain, kind, signal.request)
         batch = signal.to_batch(message, window)
         if unread:
             batch.refused["malformed"] += unread

@@ -40,17 +40,21 @@ Row = tuple[object, ...]
 
 @dataclass(slots=True)
 class Batch:
-    """Rows by table, and what was refused by reason, of one export request."""
+    """Rows by table, and what was refused by reason, of one export request.
+
+    ``plain`` spans have no rows here: the store's engine makes them of the body.
+    """
 
     rows: dict[str, list[Row]] = field(default_factory=dict)
     refused: Counter[str] = field(default_factory=Counter)
+    plain: int = 0
 
     def add(self, table: str, row: Row) -> None:
         self.rows.setdefault(table, []).append(row)
 
     @property
     def kept(self) -> int:
-        return sum(len(rows) for rows in self.rows.values())
+        return self.plain + sum(len(rows) for rows in self.rows.values())
 
 
 @dataclass(frozen=True, slots=True)

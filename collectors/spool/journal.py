@@ -46,6 +46,10 @@ class AppendFile:
     def sync(self) -> None:
         os.fsync(self._fd)
 
+    def copy_of_fd(self) -> int:
+        """A descriptor of its own, so that syncing needs no lock; the caller closes it."""
+        return os.dup(self._fd)
+
     def close(self) -> None:
         if self._fd >= 0:
             os.close(self._fd)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import threading
 import zlib
 from dataclasses import asdict
@@ -75,6 +76,8 @@ class Spool:
         kept: dict[str, int],
         refused: dict[str, int],
         digest: str,
+        *,
+        plain: bool = False,
     ) -> Entry:
         """Put a body on disk; once this returns it may be acknowledged.
 
@@ -86,7 +89,7 @@ class Spool:
                 raise SpoolFull("the spool is full")
             try:
                 self._check_here()
-                return self._append(signal, body, window, kept, refused, digest)
+                return self._append(signal, body, window, kept, refused, digest, plain)
             except OSError as problem:
                 raise SpoolFull(f"the spool cannot be written ({problem.strerror})") from None
 
@@ -98,12 +101,13 @@ class Spool:
         kept: dict[str, int],
         refused: dict[str, int],
         digest: str,
+        plain: bool,
     ) -> Entry:
         segment = self._segment(signal)
         began = segment.append(body)
         entry = Entry(
             self.state.next, signal, segment.path.name, began, len(body), zlib.crc32(body),
-            *window, kept,
+            *window, kept, plain,
         )  # fmt: skip
         event = {
             "k": "body", "e": asdict(entry), "signal": signal, "kept": kept, "refused": refused,
@@ -135,8 +139,16 @@ class Spool:
         with self._lock:
             return list(self.state.plans.values())
 
-    def plan(self, most_items: int, most_bytes: int, batch_rows: int) -> Plan | None:
+    def newest(self) -> int:
+        """The number of the last body that was taken."""
+        return self.state.next - 1
+
+    def plan(
+        self, most_items: int, most_bytes: int, batch_rows: int, known: int = 1 << 62
+    ) -> Plan | None:
         """Note a plan for the oldest entries that have none; None when there are none.
+
+        Those that came after ``known`` wait until they are a whole batch.
 
         Raises:
             OSError: it could not be noted.
@@ -152,7 +164,8 @@ class Spool:
                 if chosen and (items > most_items or size > most_bytes):
                     break
                 chosen.append(entry)
-            if not chosen:
+            whole = items >= batch_rows or size > most_bytes
+            if not chosen or (chosen[0].number > known and not whole):
                 return None
             first, last = chosen[0].number, chosen[-1].number
             name = f"{self.state.id}-{first}-{last}"
@@ -216,12 +229,20 @@ class Spool:
     # -- upkeep ----------------------------------------------------------------------
 
     def sync(self) -> None:
-        """Make what was appended safe from a power cut, where that is the policy."""
+        """Make what was appended safe from a power cut, where that is the policy.
+
+        Bodies are taken meanwhile: a slow disk holds up nobody here.
+        """
+        if self._fsync == "never":
+            return
         with self._lock:
-            if self._fsync != "never":
-                for segment in self._segments.values():
-                    segment.sync()
-                self._journal.sync()
+            fds = [file.copy_of_fd() for file in (*self._segments.values(), self._journal)]
+        try:
+            for fd in fds:
+                os.fsync(fd)
+        finally:
+            for fd in fds:
+                os.close(fd)
 
     def close(self) -> None:
         with self._lock:

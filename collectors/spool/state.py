@@ -17,7 +17,10 @@ REMEMBERED = 16_384
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One body in a segment. Times are the window that its items were judged by."""
+    """One body in a segment. Times are the window that its items were judged by.
+
+    ``plain``: its spans need no rule of ours, the store's engine can read them as they are.
+    """
 
     number: int
     signal: str
@@ -28,6 +31,7 @@ class Entry:
     oldest_unix_ns: int
     newest_unix_ns: int
     kept: dict[str, int]
+    plain: bool = False
 
 
 @dataclass(slots=True)

@@ -9,8 +9,6 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from pydantic import BaseModel, ConfigDict, Field
-
 from collectors.store.errors import (
     StoreBusy,
     StoreError,
@@ -19,6 +17,7 @@ from collectors.store.errors import (
     StoreTooLarge,
 )
 from collectors.store.lock import FolderLock, lock_folder
+from collectors.store.settings import StoreSettings
 from collectors.store.url import StoreUrl
 
 MEMORY_CODE = 241
@@ -47,15 +46,6 @@ INSERT_SETTINGS: Mapping[str, int] = {
 """Said with every insert, because the defaults differ between ClickHouse versions."""
 
 
-class StoreSettings(BaseModel):
-    """How the store is kept; unknown keys are refused."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    ttl_days: int = Field(default=30, ge=1, description="age at which rows are dropped")
-    query_timeout_s: int = Field(default=30, ge=1)
-
-
 class QueryStore(Protocol):
     """What readers need of a store."""
 
@@ -73,7 +63,9 @@ class Store:
     def __init__(self, client: Any, url: StoreUrl, settings: StoreSettings, lock: FolderLock | None) -> None:  # noqa: ANN401
         self._client = client
         self._lock = lock
+        self._reader: Any = None  # a handle of its own, so that it may work beside an insert
         self._gate = threading.Lock()
+        self._convert_gate = threading.Lock()
         self._closed = False
         self._inode = _inode(url)
         self.url = url
@@ -111,7 +103,7 @@ class Store:
             StoreBusy: it may succeed later, with the same rows and the same token.
             StoreRefused: it never will.
         """
-        settings = {**INSERT_SETTINGS, "insert_deduplication_token": token}
+        settings = self.insert_settings(token)
         with self._using() as client:
             try:
                 client.insert(
@@ -121,6 +113,43 @@ class Store:
             except Exception as problem:
                 raise _translated(problem) from problem
             self.check_here()  # gone meanwhile: the rows went with it
+
+    def insert_native(
+        self, table: str, columns: Sequence[str], block: bytes, token: str, settings: Mapping[str, object]
+    ) -> None:
+        """As ``insert``, for a block in ClickHouse's Native format."""
+        told = {**self.insert_settings(token), **settings}
+        with self._using() as client:
+            try:
+                client.raw_insert(
+                    f"`{self.database}`.{table}", list(columns), block, settings=told, fmt="Native"
+                )
+            except Exception as problem:
+                raise _translated(problem) from problem
+            self.check_here()
+
+    def convert(self, sql: str) -> bytes:
+        """Run a SELECT that needs no table in an embedded engine of this process; Native format.
+
+        Raises:
+            StoreError: it failed; code 395 (``throwIf``) is a ``StoreRefused``.
+        """
+        with self._convert_gate:
+            try:
+                if self._reader is None:
+                    import clickhouse_connect
+
+                    where = {} if self.url.path is None else {"path": str(self.url.path)}
+                    self._reader = clickhouse_connect.get_client(interface="chdb", **where)
+                made: bytes = self._reader.raw_query(sql, fmt="Native")
+            except Exception as problem:
+                raise _translated(problem) from problem
+            return made
+
+    def insert_settings(self, token: str) -> dict[str, object]:
+        """What is said with an insert so that it counts once, and only once it is kept."""
+        sync = {"distributed_foreground_insert": 1} if self.settings.cluster else {}
+        return {**INSERT_SETTINGS, **sync, "insert_deduplication_token": token}
 
     def check_here(self) -> None:
         """The embedded engine would write on into nowhere; the rows come again once it is back.
@@ -142,6 +171,8 @@ class Store:
             if not self._closed:
                 self._closed = True
                 self._client.close()
+                if self._reader is not None:
+                    self._reader.close()
                 if self._lock is not None:
                     self._lock.release()
 
@@ -194,6 +225,10 @@ def open_store(url: StoreUrl, settings: StoreSettings | None = None) -> Store:
     lock = None
     if url.kind == "chdb":
         assert url.path is not None
+        if settings.cluster:
+            raise StoreError(
+                "an embedded store is no cluster: give --store clickhouse://…, or no --cluster", 2
+            )
         lock = lock_folder(url.path)
         options: dict[str, Any] = {"interface": "chdb", "path": str(url.path)}
     else:
@@ -203,7 +238,8 @@ def open_store(url: StoreUrl, settings: StoreSettings | None = None) -> Store:
         }  # fmt: skip
     try:
         client = clickhouse_connect.get_client(**options)
-        client.command(f"CREATE DATABASE IF NOT EXISTS `{url.database}`")
+        on = f" ON CLUSTER `{settings.cluster}`" if settings.cluster else ""
+        client.command(f"CREATE DATABASE IF NOT EXISTS `{url.database}`{on}")
     except Exception as problem:  # noqa: BLE001  the driver raises many kinds
         if lock is not None:
             lock.release()

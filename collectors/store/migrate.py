@@ -1,8 +1,8 @@
 """Numbered migrations, each with apply, verify and rollback, in one SQL file.
 
 A file is cut by ``-- apply``, ``-- verify`` and ``-- rollback`` lines; statements end
-in ``;`` at the end of a line. ``{db}`` is the database and ``{ttl}`` the days rows
-are kept. A verify statement must return at least one row.
+in ``;`` at the end of a line. ``{db}`` is the database, ``{ttl}`` the days rows are kept
+and ``{rollup_ttl}`` those of the roll-ups. A verify statement must return at least one row.
 """
 
 # ruff: noqa: S608  only the checked database name is put into statements
@@ -12,10 +12,13 @@ import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from importlib import resources
 
 from collectors.store.client import Store
+from collectors.store.cluster import for_cluster, history_engine
 from collectors.store.errors import StoreError
+from collectors.store.settings import StoreSettings
 
 SECTIONS = ("apply", "verify", "rollback")
 HISTORY = "stagelens_migrations"
@@ -121,10 +124,11 @@ def applied(store: Store) -> dict[int, str]:
 
 
 def _make_history(store: Store) -> None:
+    where, engine = history_engine(store.settings.cluster)
     store.command(
-        f"CREATE TABLE IF NOT EXISTS `{store.database}`.{HISTORY} (sequence UInt64, "
+        f"CREATE TABLE IF NOT EXISTS `{store.database}`.{HISTORY}{where} (sequence UInt64, "
         "number UInt32, name String, checksum String, undone Bool, "
-        "at DateTime('UTC') DEFAULT now('UTC')) ENGINE = MergeTree ORDER BY sequence"
+        f"at DateTime('UTC') DEFAULT now('UTC')) ENGINE = {engine} ORDER BY sequence"
     )
 
 
@@ -144,12 +148,20 @@ def _check_history(store: Store, done: dict[int, str], known: Sequence[Migration
             )
 
 
+def statements(step: Migration, section: str, database: str, settings: StoreSettings) -> list[str]:
+    """A section as it is sent to a store with these settings."""
+    told: tuple[str, ...] = getattr(step, section)
+    if settings.cluster is not None:
+        told = tuple(one for sql in told for one in for_cluster(sql, settings.cluster))
+    values = {
+        "{db}": f"`{database}`", "{ttl}": str(settings.ttl_days),
+        "{rollup_ttl}": str(settings.rollup_ttl_days),
+    }  # fmt: skip
+    return [reduce(lambda sql, one: sql.replace(*one), values.items(), sql) for sql in told]
+
+
 def _run(store: Store, step: Migration, section: str) -> None:
-    statements: tuple[str, ...] = getattr(step, section)
-    for statement in statements:
-        sql = statement.replace("{db}", f"`{store.database}`").replace(
-            "{ttl}", str(store.settings.ttl_days)
-        )
+    for sql in statements(step, section, store.database, store.settings):
         try:
             if section != "verify":
                 store.command(sql)

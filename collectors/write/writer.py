@@ -23,7 +23,7 @@ log = logging.getLogger("stagelens.collector")
 WARN_EVERY_NS = 30 * 10**9
 MOST_PAUSE_S = 10.0
 MOST_REFUSALS = 256
-"""Refusals of parts of one batch that are looked into; a batch that is all bad costs no more."""
+"""Refusals after which a batch of which nothing was taken yet counts as bad as a whole."""
 
 
 class RowStore(Protocol):
@@ -143,15 +143,16 @@ class Writer:
     def _write(self, table: str, rows: list[Row]) -> None:
         """Insert; of rows that never can be written only the bad ones are refused, by halving."""
         give_up = self._clock.mono_ns() + int(self._settings.retry_deadline_s * 1e9)
-        parts, refusals = [rows], 0
+        parts, refusals, taken = [rows], 0, False
         while parts:
             part = parts.pop()
             answer = self._insert(table, part, give_up)
             if answer is None:
+                taken = True
                 self._counts.write(OF_TABLE[table], len(part))
             elif isinstance(answer, str):
                 self._counts.refuse(OF_TABLE[table], len(part), answer)
-            elif len(part) == 1 or refusals >= MOST_REFUSALS:
+            elif len(part) == 1 or (refusals >= MOST_REFUSALS and not taken):
                 self._counts.refuse(OF_TABLE[table], len(part), "store_refused")
                 self._warn("%d row(s) of %s refused: %s", len(part), table, answer)
             else:

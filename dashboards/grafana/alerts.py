@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from dashboards.grafana.levels import good, unknown
 from dashboards.grafana.losses import increases
 from dashboards.grafana.sql import MODEL_CALLS
 
@@ -20,7 +21,6 @@ FEWEST: Final = 20
 """With fewer requests in the window a model gives no alarm: one slow one would be its p95."""
 _BEGIN: Final = f"now() - INTERVAL {WINDOW_MINUTES} MINUTE"
 _RECENT: Final = f"FROM requests\nWHERE Timestamp >= {_BEGIN} AND Timestamp <= now()\n  AND {MODEL_CALLS}"
-_BY_MODEL: Final = "GROUP BY model\nHAVING count() >= {fewest}\nORDER BY model"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,19 +35,18 @@ class Limits:
 
 def alert_queries(limits: Limits) -> dict[str, str]:
     """The SQL of each rule by its id: one number a row, and texts that become labels."""
-    good = " AND ".join(
-        ("Status != 'error'", f"ifNull(FirstTokenNs <= {limits.ttft_ms * 1e6:.0f}, true)",
-         f"ifNull(TpotNs <= {limits.tpot_ms * 1e6:.0f}, true)", f"E2ENs <= {limits.e2e_ms * 1e6:.0f}")
-    )  # fmt: skip
+    given = {"ttft": f"{limits.ttft_ms}", "tpot": f"{limits.tpot_ms}", "e2e": f"{limits.e2e_ms}"}
+    known = f"countIf(NOT ({unknown(given)}))"
     return {
         "stagelens-ttft-p95": (
             "SELECT\n  toString(Model) AS model,\n"
             "  quantileExactInclusive(0.95)(assumeNotNull(FirstTokenNs)) / 1e6 AS ttft_p95_ms\n"
-            f"{_RECENT}\n  AND FirstTokenNs IS NOT NULL\n{_BY_MODEL.format(fewest=FEWEST)}"
+            f"{_RECENT}\n  AND FirstTokenNs IS NOT NULL\n"
+            f"GROUP BY model\nHAVING count() >= {FEWEST}\nORDER BY model"
         ),
         "stagelens-goodput": (
-            f"SELECT\n  toString(Model) AS model,\n  100 * countIf({good}) / count() AS goodput\n"
-            f"{_RECENT}\n  AND Status != 'cancelled'\n{_BY_MODEL.format(fewest=FEWEST)}"
+            f"SELECT\n  toString(Model) AS model,\n  100 * countIf({good(given)}) / {known} AS good\n"
+            f"{_RECENT}\nGROUP BY model\nHAVING {known} >= {FEWEST}\nORDER BY model"
         ),
         "stagelens-losses": (
             "SELECT metric, service, reason, sum(lost) AS lost\nFROM "

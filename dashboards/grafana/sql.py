@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from typing import Final
 
 from dashboards.queries.measures import STAGE_COLUMNS
-from tracer.stages import Stage
 
 PERCENTILES: Final = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p99.9": 0.999}
 LEVELS: Final = ", ".join(str(level) for level in PERCENTILES.values())
@@ -43,9 +42,9 @@ def texts(variable: str) -> str:
     )
 
 
-def number(variable: str, otherwise: float) -> str:
-    """The number in a text box; what is no number is ``otherwise``."""
-    return f"ifNull(toFloat64OrNull({text(variable)}), {otherwise})"
+def number(variable: str) -> str:
+    """The number in a text box; NULL where there is none."""
+    return f"toFloat64OrNull({text(variable)})"
 
 
 def one_of(column: str, variable: str) -> str:
@@ -127,30 +126,8 @@ def stage_means(kind: str = "avg") -> list[str]:
     return [f"{kind}({column}) / 1e6 AS {stage}" for stage, column in STAGE_COLUMNS.items()]
 
 
-def largest_stage() -> str:
-    """The name of the stage that held a request longest."""
-    names = ", ".join(f"'{stage}'" for stage in Stage)
-    columns = ", ".join(STAGE_COLUMNS.values())
-    return f"[{names}][indexOf([{columns}], arrayMax([{columns}]))]"
-
-
 def select(columns: Iterable[str], rest: str, *, given: Iterable[str] = ()) -> str:
     """A SELECT, laid out to be read in Grafana's editor; ``given`` goes into WITH."""
     names = ",\n  ".join(given)
     head = f"WITH\n  {names}\n" if names else ""
     return f"{head}SELECT\n  " + ",\n  ".join(columns) + f"\n{rest}"
-
-
-# --- service levels ------------------------------------------------------------------
-LIMITS: Final = {"ttft_limit": 1000.0, "tpot_limit": 100.0, "e2e_limit": 30_000.0}
-"""Text boxes of the SLO dashboard, in milliseconds, with what an empty one means."""
-MISSES: Final = {
-    "error": "Status = 'error'",
-    "ttft": f"FirstTokenNs > {number('ttft_limit', LIMITS['ttft_limit'])} * 1e6",
-    "tpot": f"TpotNs > {number('tpot_limit', LIMITS['tpot_limit'])} * 1e6",
-    "e2e": f"E2ENs > {number('e2e_limit', LIMITS['e2e_limit'])} * 1e6",
-}
-"""Ways to miss. A clock that a request does not have (no stream: no TTFT) cannot miss."""
-GOOD: Final = "NOT (" + " OR ".join(f"ifNull({term}, false)" for term in MISSES.values()) + ")"
-JUDGED: Final = "Status != 'cancelled'"
-"""Requests that a client left are neither good nor bad."""

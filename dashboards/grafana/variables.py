@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from dashboards.grafana.levels import STARTS
 from dashboards.grafana.spec import Variable
-from dashboards.grafana.sql import HOURS, IN_RANGE, LIMITS, MODEL_CALLS, PERCENTILES, TAGS
+from dashboards.grafana.sql import HOURS, IN_RANGE, MODEL_CALLS, PERCENTILES, TAGS
 
 MOST_VALUES: Final = 1000
 _WHERE: Final = f"FROM requests WHERE {IN_RANGE} AND {HOURS} AND {MODEL_CALLS}"
@@ -42,9 +43,9 @@ STATUS: Final = Variable(
 TRACE: Final = Variable("traceId", "Trace id", "32 hexadecimal digits")
 LIMIT_BOXES: Final = tuple(
     Variable(
-        name, f"{name.removesuffix('_limit').upper()} limit (ms)",
-        f"What is slower is missed; {value:g} where this is no number", start=f"{value:g}",
+        f"{name}_limit", f"{name.upper()} limit (ms)", "What is slower is missed; empty: no limit",
+        start=f"{value:g}",
     )
-    for name, value in LIMITS.items()
+    for name, value in STARTS.items()
 )  # fmt: skip
 COMMON: Final = (MODEL, ROUTE, TAG, PERCENTILE)

@@ -46,5 +46,8 @@ class Series(Model):
     to_unix_ns: int
     step_ns: int
     measure: str = Field(description="of the cells: e2e or ttft")
+    rolled_up: bool = Field(
+        default=False, description="whether the steps are from the sketches by minute and hour"
+    )
     steps: tuple[Step, ...]
     cells: tuple[Cell, ...]

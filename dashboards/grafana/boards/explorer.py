@@ -20,7 +20,7 @@ _FIND: Final = Variable("find", "Error or tag contains", "Empty: all", start="")
 _COUNTS: Final = ("input_tokens", "cached_tokens", "output_tokens", "preemptions", "in_flight")
 _PICKED: Final = (
     chosen("Status", "status"),
-    f"E2ENs >= {number('least_e2e', 0.0)} * 1e6",
+    f"E2ENs >= ifNull({number('least_e2e')}, 0) * 1e6",
     (
         f"(empty({text('find')}) OR positionCaseInsensitiveUTF8("
         f"concat(ErrorType, ' ', toJSONString(Tags)), {text('find')}) > 0)"

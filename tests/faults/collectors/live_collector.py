@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import httpx
@@ -25,16 +27,21 @@ store.close()
 
 
 class Collector:
-    """One process over ``folder``; a later one goes on where a killed one was."""
+    """One process over ``folder``; a later one goes on where a killed one was.
 
-    def __init__(self, folder: Path, extra: str = "") -> None:
-        self.store_url = f"chdb://{folder / 'store'}"
+    ``wrap`` is a command that runs what is added to it, as its own process or a child.
+    """
+
+    def __init__(
+        self, folder: Path, extra: str = "", wrap: Sequence[str] = (), store: Path | None = None
+    ) -> None:
+        self.store_url = f"chdb://{store or folder / 'store'}"
         ready = folder / "ready.json"
         config = folder / "config.yaml"
         config.write_text("collect: {batch_interval_s: 0.05" + extra + "}\n", encoding="utf-8")
         self.process = subprocess.Popen(
             [
-                sys.executable, "-m", "stagelens", "collect", "--store", self.store_url,
+                *wrap, sys.executable, "-m", "stagelens", "collect", "--store", self.store_url,
                 "--otlp-port", "0", "--api-port", "0", "--ready-file", str(ready),
                 "--config", str(config),
             ],
@@ -42,12 +49,12 @@ class Collector:
         )  # fmt: skip
         facts = None
         ends = time.monotonic() + 60
-        while facts is None or facts["pid"] != self.process.pid:
+        while facts is None or (not wrap and facts["pid"] != self.process.pid):
             assert self.process.poll() is None, (folder / "log").read_text(encoding="utf-8")
             assert time.monotonic() < ends
             time.sleep(0.02)
             facts = read_ready(ready)
-        self.otlp, self.api = facts["collector"], facts["api"]
+        self.otlp, self.api, self.pid = facts["collector"], facts["api"], int(facts["pid"])
 
     def counts(self) -> dict[str, object]:
         told = httpx.get(f"{self.api}/api/v1/status", timeout=30).json()["collector"]["spans"]
@@ -62,7 +69,7 @@ class Collector:
         return now
 
     def end(self, number: int = signal.SIGTERM) -> None:
-        self.process.send_signal(number)
+        os.kill(self.pid, number)
         self.process.wait(30)
 
 

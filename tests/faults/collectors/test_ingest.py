@@ -46,6 +46,36 @@ def test_a_segment_and_json_lines_are_ingested_once_though_told_twice(tmp_path):
     assert stored(collector.store_url) == (4, 4)
 
 
+def direct(store: Path, *files: Path, **more: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "stagelens", "ingest", "--store", f"chdb://{store}", *map(str, files)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, **more)  # type: ignore[call-overload,no-any-return]
+
+
+def test_without_a_collector_the_store_is_opened_and_written(tmp_path):
+    """A new store, bodies of both routes, rejected items told; told again: nothing twice."""
+    at = SystemClock().unix_ns()
+    file = tmp_path / "spans-1.pb"
+    plain = request(span(1, at), span(2, at)).SerializeToString()
+    rare = request(span(3, at), span(4, 0), nested=[["a"]]).SerializeToString()
+    file.write_bytes(plain + rare)
+    for _ in range(2):
+        done = direct(tmp_path / "store", file)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout == f"{file}: 1 request(s) taken, 1 item(s) rejected\n"
+    assert stored(f"chdb://{tmp_path / 'store'}") == (3, 3)
+
+
+def test_a_store_with_a_collector_is_not_opened_twice(tmp_path):
+    """One sentence that names the owner; the collector goes on."""
+    file = tmp_path / "spans-1.pb"
+    file.write_bytes(request(span(1, SystemClock().unix_ns())).SerializeToString())
+    collector = Collector(tmp_path)
+    done = direct(tmp_path / "store", file)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert f"is owned by process {collector.process.pid}" in done.stderr
+    collector.end()
+
+
 def test_what_is_no_otlp_is_one_sentence(tmp_path):
     """Which file, what is wrong; exit 1 without a traceback."""
     (tmp_path / "x.pb").write_bytes(b"\x0a\xff")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -250,6 +251,21 @@ def test_what_a_store_refuses_whole_is_set_aside_and_not_lost(tmp_path):
     life.kill()
 
 
+@pytest.mark.parametrize(
+    "bad", [range(300), range(700, 1000), range(350, 650), range(0, 1000, 2)], ids=str
+)
+def test_good_rows_are_written_however_many_are_bad(tmp_path, bad):
+    """More bad rows than refusals that are looked into, in front, at the end, in the middle, between."""
+    store = ScriptedStore(bad=lambda row: int(str(row[5])) in bad)
+    life = Life(tmp_path / "s", store)
+    assert offered(life.writer, *map(str, range(1000)))
+    life.writer._flush()
+    assert len(store.rows) == 1000 - len(bad)
+    assert life.spans()["written"] == 1000 - len(bad)
+    assert life.spans()["set_aside"] == len(bad)
+    life.kill()
+
+
 def test_a_store_that_is_down_costs_nothing_but_waiting(tmp_path):
     """Bodies are taken while it is down, stopping leaves them in flight, the next life writes them."""
     store = ScriptedStore(always=BUSY)
@@ -275,3 +291,18 @@ def test_a_spool_has_one_owner(tmp_path):
     with pytest.raises(StoreOwned, match="is owned by process"):
         Spool(tmp_path / "s", 1 << 20, "never")
     life.kill()
+
+
+def test_a_steady_trickle_makes_few_inserts(tmp_path):
+    """Single spans as fast as they can be taken for a second: an insert an interval (faults 80)."""
+    store = ScriptedStore(look=lambda _: time.sleep(0.005))
+    life = Life(tmp_path / "s", store, batch_interval_s=0.1)
+    life.writer.start()
+    began, sent = time.monotonic(), 0
+    while time.monotonic() < began + 1:
+        assert offered(life.writer, str(sent))
+        sent += 1
+    took = time.monotonic() - began
+    life.writer.stop(10)
+    assert len(store.rows) == sent > 100
+    assert len(store.calls) <= took / 0.1 + 3

@@ -118,24 +118,67 @@ def test_data_that_fits_no_column_is_refused_for_good(store):
         insert(store, [tuple(row)], "bad")
 
 
-@pytest.mark.parametrize("zone", ["Asia/Shanghai", "America/New_York"])
+DST = 1_772_953_200_000_000_000  # 2026-03-08T07:00:00Z: New York's clocks jump from 2 to 3
+
+
+@pytest.mark.parametrize("zone", ["Asia/Shanghai", "Asia/Seoul", "America/New_York", "UTC"])
 def test_an_instant_is_the_same_whatever_the_hosts_time_zone(tmp_path, zone):
-    """Nanoseconds in, the same nanoseconds out, and a filter finds them (faults 76)."""
+    """Nanoseconds in, the same nanoseconds out, and filters find them, on the day of a DST jump, too.
+
+    The embedded engine's zone is the process's, so this is the server's zone as well
+    (faults 76, 77).
+    """
+    code = f"""
+        from collectors.store.client import open_store
+        from collectors.store.migrate import migrate
+        from collectors.store.url import StoreUrl
+        from dashboards.filters import Filters
+        from dashboards.queries.series import series
+        from tests.conftest import FOREVER
+        from tests.unit.collectors.test_store import DST, INSTANT, insert, trace_row
+        store = open_store(StoreUrl.parse("chdb://{tmp_path}/s"), FOREVER)
+        migrate(store)
+        assert store.query("SELECT timezone() AS z", {{}})[0]["z"] == "{zone}"
+        marks = {{"stagelens.record.version": "1", "stagelens.operation": "chat"}}
+        for at in (INSTANT, DST - 1, DST, DST + 1):
+            insert(store, [trace_row(at, **marks)], str(at))
+            rows = store.query("SELECT toUnixTimestamp64Nano(Timestamp) AS ns FROM otel.otel_traces "
+                "WHERE Timestamp = fromUnixTimestamp64Nano({{at:Int64}}, 'UTC')", {{"at": at}})
+            assert [r["ns"] for r in rows] == [at], rows
+        for minutes, hours in ((5, 0), (5, 24)):
+            end = DST + minutes * 60 * 10**9
+            asked = Filters(since_unix_ns=end - (hours * 3600 + 600) * 10**9, until_unix_ns=end)
+            found = series(store, asked, now_unix_ns=end)
+            assert found.rolled_up == (hours > 0)
+            assert sum(step.requests for step in found.steps) == 3, found
+            assert all(s.start_unix_ns <= DST < s.start_unix_ns + found.step_ns for s in found.steps[-1:])
+        store.close()
+    """
+    run_python(code, TZ=zone)
+
+
+def test_an_embedded_store_is_opened_and_closed_many_times_in_one_process(tmp_path):
+    """Ten times 15 small inserts, closed and ended during merges: all rows, exit 0, and what a user
+    keeps in the folder beside stays (faults 82)."""
+    (tmp_path / "s").mkdir()
+    (tmp_path / "s" / "notes.txt").write_text("mine")
     code = f"""
         from collectors.store.client import open_store
         from collectors.store.migrate import migrate
         from collectors.store.url import StoreUrl
         from tests.conftest import FOREVER
-        from tests.unit.collectors.test_store import INSTANT, insert, trace_row
-        store = open_store(StoreUrl.parse("chdb://{tmp_path}/s"), FOREVER)
-        migrate(store)
-        insert(store, [trace_row()], "t")
-        rows = store.query("SELECT toUnixTimestamp64Nano(Timestamp) AS ns FROM otel.otel_traces "
-            "WHERE Timestamp = fromUnixTimestamp64Nano({{at:Int64}}, 'UTC')", {{"at": INSTANT}})
-        assert [r["ns"] for r in rows] == [INSTANT], rows
-        store.close()
+        from tests.unit.collectors.test_store import insert, trace_row
+        for life in range(10):
+            store = open_store(StoreUrl.parse("chdb://{tmp_path}/s"), FOREVER)
+            migrate(store)
+            for i in range(15):
+                insert(store, [trace_row()], f"{{life}}-{{i}}")
+            n = store.query("SELECT count() AS n FROM otel.otel_traces", {{}})[0]["n"]
+            store.close()
+        print(n)
     """
-    run_python(code, TZ=zone)
+    assert run_python(code) == "150"
+    assert (tmp_path / "s" / "notes.txt").read_text() == "mine"
 
 
 def test_an_embedded_store_survives_many_short_lives(tmp_path):

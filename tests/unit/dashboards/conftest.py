@@ -20,8 +20,8 @@ NOW_UNIX_NS = BASE_UNIX_NS + 3600 * 1_000_000_000
 STAGES = ("prompt", "retrieval", "queue", "prefill", "decode", "tool", "deliver", "unattributed")
 
 WRITTEN = (
-    *("requests", "otel_traces", "otel_traces_trace_id_ts", "otel_metrics_sum"),
-    *("engine_steps", "otel_metrics_gauge"),
+    *("requests", "requests_1m", "requests_1h", "otel_traces", "otel_traces_trace_id_ts"),
+    *("otel_metrics_sum", "engine_steps", "otel_metrics_gauge"),
 )
 
 
@@ -179,7 +179,7 @@ class HandStore:
             {"TraceId": trace, "SpanId": call, "ParentSpanId": root, "start": start,
              "duration": end - start},
         ]  # fmt: skip
-        for i, (name, (a, b)) in enumerate(stages.items()):  # type: ignore[misc]
+        for i, (name, (a, b)) in enumerate(stages.items(), 1):  # type: ignore[misc]
             events = marks if name == "decode" else []
             rows.append({
                 "TraceId": trace, "SpanId": f"{i:x}{n:015x}", "ParentSpanId": call,

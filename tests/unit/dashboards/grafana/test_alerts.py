@@ -16,7 +16,7 @@ NOW = f"toDateTime({BASE_UNIX_NS // 1_000_000_000 + 3600})"
 
 def one(model: str, decode_ms: int, **more: object) -> dict[str, object]:
     """A request five minutes before the end of the hour."""
-    return {"Model": model, "start": 55 * MINUTE, "decode": decode_ms * MS, **more}
+    return {"Model": model, "start": 55 * MINUTE, "decode": decode_ms * MS, "OutputTokens": 1, **more}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -28,6 +28,7 @@ def filled(grafana: Grafana) -> Iterator[None]:
         *(one("slow d'arc", 3000, FirstTokenNs=2000 * MS) for _ in many),
         *(one("good", 900, FirstTokenNs=100 * MS) for _ in many),
         one("good", 900, Status="error"),
+        one("good", 900),
         one("good", 90_000, Status="cancelled"),
         one("rare", 90_000, FirstTokenNs=80_000 * MS),
         *(one("old", 1, start=40 * MINUTE, FirstTokenNs=9000 * MS) for _ in many),
@@ -54,11 +55,11 @@ def test_ttft(grafana: Grafana) -> None:
 
 
 def test_goodput(grafana: Grafana) -> None:
-    """An error and a slow first token are misses; a cancelled request is not judged."""
+    """Errors, cancels and slow first tokens are not good; where no TTFT is known, none counts."""
     rows = grafana.rows(at_the_hours_end(ASKED["stagelens-goodput"]))
     assert rows == [
-        {"model": "good", "goodput": pytest.approx(100 * FEWEST / (FEWEST + 1))},
-        {"model": "slow d'arc", "goodput": 0.0},
+        {"model": "good", "good": pytest.approx(100 * FEWEST / (FEWEST + 2))},
+        {"model": "slow d'arc", "good": 0.0},
     ]
 
 
@@ -93,4 +94,4 @@ def test_limits_reach_the_rules() -> None:
     assert bounds == [
         {"type": "gt", "params": [250]}, {"type": "lt", "params": [95]}, {"type": "gt", "params": [0]}
     ]  # fmt: skip
-    assert "250000000" in goodput["data"][0]["model"]["rawSql"]
+    assert "250 * 1e6" in goodput["data"][0]["model"]["rawSql"]

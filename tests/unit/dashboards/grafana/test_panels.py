@@ -8,8 +8,12 @@ from typing import Any
 
 import pytest
 
+from dashboards.analyses.goodput import goodput
+from dashboards.filters import Filters
+from dashboards.models.goodput import Limits
+from tests.unit.dashboards.conftest import BASE_UNIX_NS
 from tests.unit.dashboards.grafana.boards import Shown, documents, panel, panels, variables
-from tests.unit.dashboards.grafana.conftest import Grafana, fill, trace_id
+from tests.unit.dashboards.grafana.conftest import MS, Grafana, fill, trace_id
 
 Rows = list[dict[str, Any]]
 HERE: dict[str, Any] = {"traceId": trace_id(1), "ttft_limit": "900"}
@@ -77,7 +81,7 @@ KNOWN: dict[tuple[str, str], tuple[int, Callable[[Rows], dict[str, Any]], dict[s
     ("overview", "Stages over time"): (
         3, at(10), {"prompt": 100.0, "queue": 200.0, "prefill": 400.0, "decode": 1800.0, "tool": 0.0}),
     ("overview", "Stages of all and of the slowest"): (
-        2, like(which="at or above p95"), {"n": 1, "decode": 3000.0, "queue": 400.0}),
+        2, like(requests="at or above p95, n = 1"), {"decode": 3000.0, "queue": 400.0}),
     ("overview", "Percentiles by stage"): (
         5, like(stage="decode"), {"n": 3, "max": 3000.0, "share": 100 * 5500 / 7200}),
     ("overview", "Requests per second by status"): (3, at(10, status="ok"), {"rate": 2 / 60}),
@@ -112,22 +116,23 @@ KNOWN: dict[tuple[str, str], tuple[int, Callable[[Rows], dict[str, Any]], dict[s
     ("engine", "KV cache in use"): (1, first, {"used": 0.5}),
     ("engine", "Preemptions"): (3, at(10), {"preemptions": 1, "lost_ms": 200.0}),
     ("engine", "Prefix cache hits"): (3, at(10), {"hit": 0.125}),
-    ("engine", "GPU use"): (1, first, {"gpu": "gpu box 0", "value": 0.75}),
+    ("engine", "GPU use"): (1, first, {"gpu": "box 0", "value": 0.75}),
     ("engine", "GPU memory"): (1, first, {"value": 8e9}),
     ("engine", "GPU power"): (1, first, {"value": 300.0}),
-    ("slo", "Goodput"): (1, first, {"goodput": 100 / 3}),
+    ("engine", "GPU held back"): (1, first, {"gpu": "box 0 sw_power_cap", "value": 1.0}),
     ("slo", "Good requests per second"): (1, first, {"rate": 1 / 3600}),
-    ("slo", "Missed"): (1, first, {"missed": 2}),
-    ("slo", "TTFT, $percentile"): (1, first, {"ttft": 970.0, "allowed": 900.0}),
-    ("slo", "Goodput over time"): (2, at(10), {"goodput": 50.0}),
-    ("slo", "Good and all requests per second"): (2, at(10), {"good": 1 / 60, "total": 2 / 60}),
-    ("slo", "TTFT against its limit"): (2, at(10), {"allowed": 900.0}),
-    ("slo", "Goodput by model"): (2, like(model="llama"), {"n": 2, "goodput": 50.0}),
-    ("slo", "Misses over time by limit"): (2, at(10, broke="ttft"), {"missed": 1}),
-    ("slo", "Stage that held the missed ones longest"): (
-        2, like(broke="error"), {"stage": "unattributed", "missed": 1}),
-    ("slo", "Slowest of the missed"): (
-        2, first, {"trace": trace_id(1), "broke": "ttft", "stage": "decode", "e2e": 4000.0}),
+    ("slo", "Good, missed, failed, unknown"): (
+        1, first, {"good": 25.0, "missed": 25.0, "failed": 50.0, "unknown": 0.0}),
+    ("slo", "TTFT, $percentile"): (1, first, {"ttft": 1450.0, "allowed": 900.0}),
+    ("slo", "Good share over time"): (3, at(10), {"good": 50.0}),
+    ("slo", "Good and all requests per second"): (3, at(10), {"good": 1 / 60, "total": 2 / 60}),
+    ("slo", "TTFT against its limit"): (3, at(30), {"ttft": 1500.0, "allowed": 900.0}),
+    ("slo", "Good share by model"): (2, like(model="llama"), {"n": 3, "good": 100 / 3}),
+    ("slo", "Misses over time by limit"): (3, at(10, broke="ttft"), {"n": 1}),
+    # its queue is 400 ms above the good one's, its prefill 200 ms
+    ("slo", "Stage that broke it"): (3, like(broke="ttft"), {"stage": "queue", "n": 1}),
+    ("slo", "Slowest that were not good"): (
+        3, first, {"trace": trace_id(1), "broke": "ttft", "e2e": 4000.0, "queue": 400.0}),
     ("slo", "Lost by reason"): (2, like(reason="queue_full"), {"lost": 2.0}),
 }  # fmt: skip
 
@@ -234,3 +239,24 @@ def test_the_percentile_is_chosen_by_its_name(grafana: Grafana, percentile: str,
     assert grafana.ask(sql, percentile=percentile)[0]["e2e"] == pytest.approx(ms)
     with pytest.raises(Exception, match="135"):  # an index out of bounds
         grafana.ask(sql, percentile="p50') OR 1")
+
+
+def test_service_levels_are_those_of_the_analysis(grafana: Grafana) -> None:
+    """Good, missed, failed, unknown, and the stages that broke limits, as `stagelens goodput` has them."""
+    hour = Filters(since_unix_ns=BASE_UNIX_NS, until_unix_ns=BASE_UNIX_NS + 3600 * 10**9)
+    shares = panel("slo", "Good, missed, failed, unknown").sql
+    stages = panel("slo", "Stage that broke it").sql
+    for ttft, tpot, e2e in ((900, 100, 30_000), (300, 20, 500), (None, 9, 3000), (2000, None, None)):
+        given = (("ttft_ns", ttft), ("tpot_ns", tpot), ("e2e_ns", e2e))
+        limits = Limits(**{name: None if ms is None else ms * MS for name, ms in given})
+        told = goodput(grafana.store, hour, limits).overall
+        boxes = {
+            f"{name}_limit": "" if ms is None else str(ms)
+            for name, ms in (("ttft", ttft), ("tpot", tpot), ("e2e", e2e))
+        }
+        (row,) = grafana.ask(shares, **boxes)
+        counts = {n: getattr(told, n) for n in ("good", "missed", "failed", "unknown")}
+        assert row == {name: pytest.approx(100 * n / told.requests) for name, n in counts.items()}
+        rows = [r for r in grafana.ask(stages, **boxes) if r["broke"] != "failed"]
+        found = {(r["broke"], r["stage"]): r["n"] for r in rows}
+        assert found == {(b.limit, stage): n for b in told.broken for stage, n in b.stages.items()}
