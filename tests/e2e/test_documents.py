@@ -54,7 +54,7 @@ async def test_what_was_added_while_it_serves_is_in_the_next_prompt(tmp_path: Pa
                  "PYTHONWARNINGS": "ignore"},
         )  # fmt: skip
         try:
-            await wait_for(ready.exists, 180)
+            await wait_for(ready.exists, 300)
             url = json.loads(ready.read_text())["proxy"] + "/v1/chat/completions"
             question = {"model": "rag", "stream": True, "messages": [
                 {"role": "user", "content": "Where does the cat sleep?"}]}  # fmt: skip
