@@ -69,6 +69,7 @@ def test_the_step_lane_says_what_the_api_says(tab, url):
     shown(tab, url, view="trace", id=ID)
     steps = asked(url, f"/traces/{ID}/engine")["steps"]
     assert tab.locator("[data-test=steps] .lane .s-decode").count() == len(steps) == 20
+    assert tab.locator("[data-test=steps]").bounding_box()["height"] < 120
     tab.get_by_text("All steps as a table").click()
     rows = tab.get_by_role("region", name="Engine steps").locator("tbody tr")
     assert rows.count() == 20
