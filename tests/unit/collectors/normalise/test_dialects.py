@@ -26,9 +26,7 @@ def vllm(number, parent, begin, **more):
 def test_vllms_own_span_is_divided_by_its_engines_figures():
     """Queue, prefill and decode as told; before them the server's preparation, after them deliver."""
     row = only(vllm(1, None, 0))
-    assert stages_ms(row) == {
-        "prompt": 10, "queue": 50, "prefill": 250, "decode": 680, "deliver": 10,
-    }  # fmt: skip
+    assert stages_ms(row) == {"prompt": 10, "queue": 50, "prefill": 250, "decode": 680, "deliver": 10}
     assert row["FirstTokenNs"] == 310 * MS
     assert row["TpotNs"] == pytest.approx(680 * MS / 34)
     assert (row["InputTokens"], row["OutputTokens"]) == (120, 35)
