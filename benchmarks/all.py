@@ -36,6 +36,9 @@ def main() -> int:
     for name, run in found().items():
         if options.only and name not in options.only:
             continue
+        if not takes(run, "--out"):
+            print(f"{name}: left out, it writes no JSON", file=sys.stderr)
+            continue
         command = [sys.executable, str(run), "--out", str(options.results / f"{name}.json")]
         if takes(run, "--model"):
             if not options.model:

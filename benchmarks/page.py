@@ -1,7 +1,8 @@
 """docs/benchmarks.md from the JSON that the benchmarks write: RESULTS folder, PAGE file.
 
 A result has `machine`, `versions`, `load` (a sentence) and `rows`: `what`, `unit`,
-`values` (one a round) and `goal`. A folder's run.py gives the section its words.
+`values` (one a round) and `goal`. One without `rows` is shown as the numbers that it holds,
+by their names. A folder's run.py gives the section its words.
 """
 
 from __future__ import annotations
@@ -29,12 +30,35 @@ def words_of(name: str) -> str:
 
 def section(name: str, told: dict[str, object]) -> str:
     versions = ", ".join(f"{k} {v}" for k, v in dict(told.get("versions") or {}).items())
-    facts = [f"Machine: {told.get('machine', 'not told')}."]
+    machine = told.get("machine") or f"{told.get('cpus', 'unknown')} cores"
+    facts = [f"Machine: {machine}."]
     facts += [f"Load: {told['load']}."] if told.get("load") else []
     facts += [f"Versions: {versions}."] if versions else []
-    rows = "\n".join(line(row) for row in told.get("rows") or ())  # type: ignore[attr-defined]
+    rows = "\n".join(line(row) for row in rows_of(told))
     table = f"| figure | unit | min | median | max | goal |\n|---|---|---|---|---|---|\n{rows}\n"
     return f"## {name}\n\n{words_of(name)}\n\n{' '.join(facts)}\n\n{table if rows else ''}"
+
+
+def rows_of(told: dict[str, object]) -> list[dict[str, object]]:
+    """Its rows; without any, one for each number or list of numbers in it."""
+    if isinstance(told.get("rows"), list):
+        return told["rows"]  # type: ignore[return-value]
+    found: dict[str, list[float]] = {}
+    for name, value in told.items():
+        if name not in {"cpus", "machine", "versions", "load", "python"}:
+            gather(name, value, found)
+    return [{"what": name, "values": values} for name, values in found.items()]
+
+
+def gather(name: str, value: object, found: dict[str, list[float]]) -> None:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            gather(f"{name}, {key}", inner, found)
+    elif isinstance(value, list):
+        for inner in value:
+            gather(name, inner, found)
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        found.setdefault(name, []).append(value)
 
 
 def line(row: dict[str, object]) -> str:
@@ -49,10 +73,10 @@ def main() -> int:
     parts = []
     for file in sorted(results.glob("*.json")):
         told = json.loads(file.read_text())
-        if told.get("rows"):
+        if rows_of(told):
             parts.append(section(file.stem, told))
         else:
-            print(f"{file.name} has no rows: left out", file=sys.stderr)
+            print(f"{file.name} has no figures: left out", file=sys.stderr)
     page.write_text("\n".join([HEAD, *parts]).rstrip() + "\n")
     return 0
 

@@ -67,8 +67,9 @@ class Receiver:
         """Write what waits, within the deadline; the rest stays in the spool, or is counted."""
         for one in self._beside:
             await asyncio.to_thread(one.stop)
+        self.normaliser.stop(0)  # the store is the writer's now
         await asyncio.to_thread(self._writer.stop, deadline_s)
-        await asyncio.to_thread(self.normaliser.stop, deadline_s)
+        await asyncio.to_thread(self.normaliser.stop, 1)
 
     def counts(self) -> dict[str, dict[str, object]]:
         """By signal: received, written, refused by reason, set_aside, in_flight."""

@@ -15,6 +15,7 @@ from proxy.engine.vllm import EngineTap, embedded_engine, version_warning
 from proxy.errors import ProxyError
 from proxy.middleware import TraceMiddleware
 from proxy.pipelines.build import with_pipelines
+from proxy.pipelines.retrieve.documents import NO_COLLECTOR, CollectorApi
 from proxy.pipelines.settings import PipelineSettings
 from proxy.recorder import Recorder
 from proxy.server import serve
@@ -37,7 +38,7 @@ async def run_embedded(
     engine_log: Path,
     on_ready: Callable[[str], Awaitable[None]],
     pipelines: Mapping[str, PipelineSettings] = MappingProxyType({}),
-    collector_api: str = "",
+    collector_api: CollectorApi = NO_COLLECTOR,
 ) -> bool:
     """Start the engine, serve until told to stop, flush. ``False`` when the engine died.
 

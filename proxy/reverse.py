@@ -11,6 +11,7 @@ from typing import Any
 
 from proxy.middleware import TraceMiddleware
 from proxy.pipelines.build import with_pipelines
+from proxy.pipelines.retrieve.documents import NO_COLLECTOR, CollectorApi
 from proxy.pipelines.settings import PipelineSettings
 from proxy.recorder import Recorder, SpanSink
 from proxy.server import serve
@@ -38,7 +39,7 @@ async def run_reverse(
     traced: bool = True,
     stop: asyncio.Event | None = None,
     pipelines: Mapping[str, PipelineSettings] = MappingProxyType({}),
-    collector_api: str = "",
+    collector_api: CollectorApi = NO_COLLECTOR,
 ) -> bool:
     """Serve until told to stop; ``on_ready`` gets the upstreams' names. Always ``True``.
 

@@ -165,7 +165,7 @@ def collect(
     run_loop(
         run_collector(
             config.collect, StoreUrl.parse(url), host, ports, told,
-            with_parent=with_parent, prices=config.prices, token=token,
+            with_parent=with_parent, prices=config.prices, token=token, data_dir=config.data_dir,
         )
     )  # fmt: skip
 

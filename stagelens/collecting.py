@@ -50,11 +50,13 @@ async def run_collector(
     with_parent: bool,
     prices: Prices | None = None,
     token: str | None = None,
+    data_dir: Path | None = None,
 ) -> None:
     """Serve OTLP and the API until a signal comes or the parent is gone; then flush.
 
     ``ports`` are those of OTLP/HTTP, OTLP/gRPC and the API. ``ready_files`` hold the
-    addresses while it runs. The API asks for ``token``, if any.
+    addresses while it runs. The API asks for ``token``, if any. The spool for a server's
+    store lies in ``data_dir``, or else in the default data folder.
 
     Raises:
         ProxyError, StoreError, UserError: a port is taken; the store cannot be opened.
@@ -75,7 +77,7 @@ async def run_collector(
         await asyncio.to_thread(migrate, store)
         await asyncio.to_thread(apply_keeping, store)
         if not stop.is_set():
-            folder = settings.spool.folder or spool_folder(store_url)
+            folder = settings.spool.folder or spool_folder(store_url, data_dir)
             receiver = build_receiver(settings, store, SystemClock(), folder, tokens)
             grpc = OtlpGrpc(receiver.app, settings.max_body_bytes, tokens, settings.tls)
             try:

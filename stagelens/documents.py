@@ -209,6 +209,7 @@ def remove(sources: tuple[str, ...], collection: str, whole: bool, form: str, **
 def _opened(collector: str | None, store: str | None, data_dir: Path | None) -> Iterator[Documents]:
     """The collector that was named or that runs on the folder; else the store itself."""
     from collectors.documents.client import DocumentsClient
+    from dashboards.settings import ApiSettings, read_token
     from stagelens.paths import DataFolder, default_data_dir
     from stagelens.ready import read_ready
 
@@ -217,7 +218,8 @@ def _opened(collector: str | None, store: str | None, data_dir: Path | None) -> 
     folder = DataFolder(data_dir or default_data_dir())
     facts = None if store else read_ready(folder.running)
     if collector or (facts and "api" in facts):
-        yield DocumentsClient(collector or str((facts or {})["api"]))
+        token = read_token(ApiSettings())
+        yield DocumentsClient(collector or str((facts or {})["api"]), token=token)
         return
     if not store:
         folder.prepare()

@@ -22,12 +22,12 @@ def default_data_dir() -> Path:
     return Path(base) / "stagelens"
 
 
-def spool_folder(url: StoreUrl) -> Path:
+def spool_folder(url: StoreUrl, data_dir: Path | None = None) -> Path:
     """Beside an embedded store; for a server, in the data folder, one for each address."""
     if url.path is not None:
         return url.path.with_name(url.path.name + ".spool")
     name = re.sub(r"[^A-Za-z0-9.-]", "-", f"{url.host}-{url.port}-{url.database}")
-    return default_data_dir() / "spool" / name
+    return (data_dir or default_data_dir()) / "spool" / name
 
 
 @dataclass(frozen=True, slots=True)

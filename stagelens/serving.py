@@ -16,8 +16,10 @@ from pathlib import Path
 
 from opentelemetry.sdk.resources import Resource
 
+from dashboards.settings import read_token
 from proxy.engine.arguments import check_model
 from proxy.engine.startup import divert
+from proxy.pipelines.retrieve.documents import CollectorApi
 from proxy.reverse import run_reverse
 from proxy.server import bind, run_loop, url_of
 from stagelens.child import CollectorChild
@@ -123,7 +125,7 @@ def _collector(
     config: Config, folder: DataFolder, ports: ServePorts, config_file: Path | None
 ) -> CollectorChild:
     arguments = [
-        "--store", config.store or folder.store_url,
+        "--store", config.store or folder.store_url, "--data-dir", str(folder.root),
         "--otlp-port", str(ports.otlp), "--grpc-port", str(ports.grpc),
         "--api-port", str(ports.api),
     ]  # fmt: skip
@@ -143,7 +145,9 @@ def _serve_with(
 ) -> int:
     clock = SystemClock()
     endpoint = child.otlp_url if child is not None else (config.collector or "").rstrip("/")
-    api = child.api_url if child is not None else ""
+    api = CollectorApi()
+    if child is not None:
+        api = CollectorApi(child.api_url, read_token(config.api) or "")
     resource = _resource(config)
     exporter = OtlpExporter(ExportSettings(endpoint, headers=sender_headers()), resource, clock)
     exporter.start()
@@ -177,7 +181,7 @@ def _run_engine(
     exporter: OtlpExporter,
     clock: SystemClock,
     on_ready: Callable[[str], Awaitable[None]],
-    api: str,
+    api: CollectorApi,
 ) -> bool:
     from proxy.embedded import run_embedded
     from proxy.engine.lifeline import end_children

@@ -11,17 +11,18 @@ import logging
 import random
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import TypeVar
 
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from opentelemetry.sdk.resources import Resource
 
-from tracer import otlp, semconv
+from tracer import limits, otlp
 from tracer.clock import Clock
-from tracer.counts import Tallies
+from tracer.counts import LossLog, Tallies, sums_of
 from tracer.otlp import LogRecordDraft, Reply, Verdict
+from tracer.queues import BoundedQueue
 from tracer.spans import SpanDraft
 
 log = logging.getLogger("stagelens.export")
@@ -58,37 +59,6 @@ class SpanGroup:
     make: Callable[[], Sequence[SpanDraft]]
 
 
-class _Queue(Generic[T]):
-    """A bounded FIFO whose losses are counted."""
-
-    def __init__(self, limit: int, weigh: Callable[[T], int]) -> None:
-        self._items: deque[T] = deque()
-        self._limit = limit
-        self._weigh = weigh
-        self.tallies = Tallies()
-
-    def put(self, item: T) -> None:
-        weight = self._weigh(item)
-        self.tallies.receive(weight)
-        if len(self._items) >= self._limit:
-            self.tallies.drop(weight, "queue_full")
-            return
-        self._items.append(item)
-
-    def take(self, most: int) -> list[T]:
-        batch: list[T] = []
-        while self._items and len(batch) < most:
-            batch.append(self._items.popleft())
-        return batch
-
-    def give_up(self, reason: str) -> None:
-        for item in self.take(len(self._items)):
-            self.tallies.drop(self._weigh(item), reason)
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-
 class OtlpExporter:
     """Sends spans, engine steps and its own loss counts to one OTLP/HTTP endpoint.
 
@@ -100,8 +70,8 @@ class OtlpExporter:
         self._settings = settings
         self._resource = resource
         self._clock = clock
-        self._spans: _Queue[SpanGroup] = _Queue(settings.queue_items, lambda group: group.count)
-        self._steps: _Queue[LogRecordDraft] = _Queue(settings.queue_items, lambda _: 1)
+        self._spans: BoundedQueue[SpanGroup] = BoundedQueue(settings.queue_items, lambda group: group.count)
+        self._steps: BoundedQueue[LogRecordDraft] = BoundedQueue(settings.queue_items, lambda _: 1)
         self._wake = threading.Event()
         self._settled = threading.Condition()
         self._closing = False
@@ -109,24 +79,28 @@ class OtlpExporter:
         self._thread: threading.Thread | None = None
         self._started_unix_ns = clock.unix_ns()
         self._metrics_due_mono_ns = clock.mono_ns() + int(settings.metrics_every_s * 1e9)
-        self._warn_due_mono_ns = 0
+        self._log = LossLog(clock, settings.warn_every_s, settings.queue_items)
+        self._wanted = False
+        self._jitter = random.Random()  # noqa: S311  the program's own sequence is not touched
         self._reported: tuple[object, ...] = ()
 
     def start(self) -> None:
-        if self._thread is None:
+        import urllib.request  # noqa: F401  not first in a thread that may outlive the program
+        self._wanted = True
+        if self._thread is None and not self._closing:
             self._thread = threading.Thread(target=self._run, name="stagelens-export", daemon=True)
             self._thread.start()
 
-    def restart_after_fork(self) -> None:
-        """In a forked child: its own thread, and none of the parent's items or counts."""
-        running = self._thread is not None and not self._closing
-        self._spans = _Queue(self._settings.queue_items, lambda group: group.count)
-        self._steps = _Queue(self._settings.queue_items, lambda _: 1)
+    def restart_after_fork(self, resource: Resource) -> None:
+        """In a forked child: none of the parent's items or counts; a thread with the first item."""
+        self._resource = resource
+        self._spans = BoundedQueue(self._settings.queue_items, lambda group: group.count)
+        self._steps = BoundedQueue(self._settings.queue_items, lambda _: 1)
         self._wake = threading.Event()
         self._settled = threading.Condition()
         self._thread, self._reported = None, ()
-        if running:
-            self.start()
+        self._log = LossLog(self._clock, self._settings.warn_every_s, self._settings.queue_items)
+        self._started_unix_ns = self._clock.unix_ns()
 
     def put_spans(self, group: SpanGroup) -> None:
         """Queue a request's spans; full or closed: dropped and counted."""
@@ -136,8 +110,10 @@ class OtlpExporter:
         """Queue an engine step; full or closed: dropped and counted."""
         self._put(self._steps, step)
 
-    def _put(self, queue: _Queue[T], item: T) -> None:
+    def _put(self, queue: BoundedQueue[T], item: T) -> None:
         queue.put(item)
+        if self._thread is None and self._wanted:
+            self.start()
         if self._closing:
             queue.give_up("closed")
         elif len(queue) >= self._settings.batch_items:
@@ -149,11 +125,9 @@ class OtlpExporter:
         for name, queue in (("spans", self._spans), ("steps", self._steps)):
             tally = queue.tallies.snapshot()
             found[name] = {
-                "received": tally.received,
-                "sent": tally.sent,
-                "in_flight": tally.in_flight,
+                "received": tally.received, "sent": tally.sent, "in_flight": tally.in_flight,
                 "dropped": tally.dropped,
-            }
+            }  # fmt: skip
         return found
 
     def flush(self, deadline_s: float) -> bool:
@@ -166,19 +140,23 @@ class OtlpExporter:
         return sum(q.tallies.snapshot().in_flight for q in (self._spans, self._steps))
 
     def close(self, deadline_s: float) -> bool:
-        """Flush, stop the thread, count what is left as dropped; ``True`` if nothing was."""
+        """Flush, stop the thread, count what is left as dropped; ``True`` if nothing was lost, ever."""
         if self._thread is None or self._closing:
-            return len(self._spans) + len(self._steps) == 0
+            self._closing = True
+            return not self._spans and not self._steps
         self._deadline_mono_ns = self._clock.mono_ns() + int(deadline_s * 1e9)
         self._closing = True
         self._wake.set()
         self._thread.join(deadline_s + 0.5)
-        left = len(self._spans) + len(self._steps)
         self._spans.give_up("shutdown")
         self._steps.give_up("shutdown")
-        if left:
-            log.error("%d batches of telemetry were not sent before the deadline", left)
-        return left == 0
+        if self._thread.is_alive():  # stuck in a send: what it holds is not waited for
+            self._spans.tallies.settle("shutdown")
+            self._steps.tallies.settle("shutdown")
+        lost = {name: told["dropped"] for name, told in self.losses().items() if told["dropped"]}
+        if lost:
+            log.error("telemetry that did not reach %s: %s", self._settings.endpoint, lost)
+        return not lost
 
     # -- the sending thread ----------------------------------------------------
 
@@ -195,73 +173,104 @@ class OtlpExporter:
             if groups := self._spans.take(self._settings.batch_items):
                 self._send_spans(groups)
             if steps := self._steps.take(self._settings.batch_items * 4):
-                body = otlp.logs_body(self._resource, SCOPE, steps)
-                self._deliver("/v1/logs", body, len(steps), self._steps.tallies)
+                self._send_steps(steps)
             self._send_counts(force=False)
+        self._tell_full()
         with self._settled:
             self._settled.notify_all()
         self._send_counts(force=False)
 
+    def _send_steps(self, steps: list[LogRecordDraft]) -> None:
+        try:
+            body = otlp.logs_body(self._resource, SCOPE, steps)
+        except Exception as problem:  # noqa: BLE001  or the thread would end
+            self._lose(len(steps), "build_failed", type(problem).__name__, self._steps.tallies)
+        else:
+            self._deliver("/v1/logs", body, len(steps), self._steps.tallies)
+
     def _send_spans(self, groups: list[SpanGroup]) -> None:
-        body, count = otlp.SpansBody(self._resource, SCOPE), 0
+        waiting: list[Span] = []
+        size = 0
         for group in groups:
             try:
-                body.add(group.trace_id, group.make())
-            except Exception:  # noqa: BLE001  one bad record must not stop the others
-                self._warn("a request's spans could not be built", exc_info=True)
-                self._spans.tallies.drop(group.count, "build_failed")
-            else:
-                count += group.count
+                made = otlp.spans_of(group.trace_id, group.make())
+            except Exception as problem:  # noqa: BLE001  one bad record must not stop the others
+                kind = type(problem).__name__
+                self._lose(group.count, "build_failed", kind, self._spans.tallies)
+                continue
+            for span in made:
+                bytes_ = limits.fit(span) + 8
+                if waiting and size + bytes_ > limits.BODY_BYTES:
+                    self._post_spans(waiting)
+                    waiting, size = [], 0
+                waiting.append(span)
+                size += bytes_
             time.sleep(0)  # the interpreter is the event loop's when it wants it
-        if count:
-            self._deliver("/v1/traces", body.encode(), count, self._spans.tallies)
+        if waiting:
+            self._post_spans(waiting)
 
-    def _deliver(self, path: str, body: bytes, count: int, tallies: Tallies) -> None:
-        give_up = self._clock.mono_ns() + int(self._settings.give_up_s * 1e9)
-        pause_s = 0.1
+    def _post_spans(self, spans: list[Span]) -> None:
+        """Send them; halves of them where the peer's limit is lower than ours."""
+        body = otlp.spans_body(self._resource, SCOPE, spans)
+        reply = self._deliver("/v1/traces", body, len(spans), self._spans.tallies, len(spans) > 1)
+        if reply.too_large:
+            middle = len(spans) // 2
+            self._post_spans(spans[:middle])
+            self._post_spans(spans[middle:])
+
+    def _deliver(
+        self, path: str, body: bytes, count: int, tallies: Tallies, divisible: bool = False
+    ) -> Reply:
+        """Send one body and count what became of it; a divisible one that is too large is not."""
+        give_up, pause_s = self._clock.mono_ns() + int(self._settings.give_up_s * 1e9), 0.1
         while True:
             reply = self._post(path, body)
+            self._tell_full()
             if reply.verdict is Verdict.TAKEN:
                 tallies.send(count - reply.rejected)
                 if reply.rejected:
                     tallies.drop(reply.rejected, "rejected")
-                return None
+                return reply
             if reply.verdict is Verdict.REFUSED:
-                return self._lose(count, "refused", reply.detail, tallies)
-            wait_s = reply.retry_after_s or random.uniform(0, pause_s)  # noqa: S311  jitter
+                if reply.too_large and divisible:
+                    return reply
+                self._lose(count, "refused", reply.detail, tallies)
+                return Reply(Verdict.REFUSED)
+            wait_s = reply.retry_after_s or self._jitter.uniform(0, pause_s)
             pause_s = min(pause_s * 2, 5.0)
             ends = min(give_up, self._deadline_mono_ns or give_up)
             if self._clock.mono_ns() + int(wait_s * 1e9) >= ends:
-                return self._lose(count, "unavailable", reply.detail, tallies)
+                self._lose(count, "unavailable", reply.detail, tallies)
+                return reply
             self._pause(wait_s)
 
     def _post(self, path: str, body: bytes) -> Reply:
-        to = self._settings.endpoint + path
-        return otlp.post(to, body, self._timeout_s(), self._settings.headers)
+        at = self._settings
+        return otlp.post(at.endpoint + path, body, self._timeout_s(), at.headers)
 
     def _pause(self, seconds: float) -> None:
-        """Wait, but wake when the exporter is being closed."""
-        self._wake.wait(seconds)
-        if not self._closing:
+        """Wait, but wake when the exporter begins to be closed."""
+        if self._closing:
+            time.sleep(min(seconds, 0.5))
+        elif self._wake.wait(seconds) and not self._closing:
             self._wake.clear()
 
     def _lose(self, count: int, reason: str, detail: str, tallies: Tallies) -> None:
         tallies.drop(count, reason)
-        self._warn(
+        self._log.tell(
+            reason,
             f"{count} items of telemetry were lost ({reason}: {detail}) at "
-            f"{self._settings.endpoint}; requests are not affected"
+            f"{self._settings.endpoint}; requests are not affected",
         )
 
-    def _warn(self, text: str, *, exc_info: bool = False) -> None:
-        now = self._clock.mono_ns()
-        if now >= self._warn_due_mono_ns:
-            self._warn_due_mono_ns = now + int(self._settings.warn_every_s * 1e9)
-            log.error(text, exc_info=exc_info)
+    def _tell_full(self) -> None:
+        """Told here, and not on the thread that lost them."""
+        told = [q.tallies.snapshot().dropped for q in (self._spans, self._steps)]
+        self._log.tell_full(sum(dropped.get("queue_full", 0) for dropped in told))
 
     def _out_of_time(self) -> bool:
-        return self._deadline_mono_ns is not None and (
-            self._clock.mono_ns() >= self._deadline_mono_ns
-        )
+        deadline = self._deadline_mono_ns
+        return deadline is not None and self._clock.mono_ns() >= deadline
 
     def _timeout_s(self) -> float:
         if self._deadline_mono_ns is None:
@@ -278,18 +287,8 @@ class OtlpExporter:
         spans, steps = self._spans.tallies.snapshot(), self._steps.tallies.snapshot()
         if (spans, steps) == self._reported or not spans.received + steps.received:
             return
-        sums: list[tuple[str, dict[str, str], int]] = [
-            (semconv.METRIC_SPANS_RECEIVED, {}, spans.received),
-            (semconv.METRIC_SPANS_SENT, {}, spans.sent),
-        ]
-        for name, tally in (
-            (semconv.METRIC_SPANS_DROPPED, spans),
-            (semconv.METRIC_STEPS_DROPPED, steps),
-        ):
-            sums += [(name, {semconv.DROP_REASON: why}, n) for why, n in tally.dropped.items()]
-        body = otlp.sums_body(
-            self._resource, SCOPE, self._started_unix_ns, self._clock.unix_ns(), sums
-        )
+        since, sums = self._started_unix_ns, sums_of(spans, steps)
+        body = otlp.sums_body(self._resource, SCOPE, since, self._clock.unix_ns(), sums)
         reply = self._post("/v1/metrics", body)
         if reply.verdict is Verdict.TAKEN:
             self._reported = (spans, steps)

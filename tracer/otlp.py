@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import urllib.error
-import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from google.protobuf.message import DecodeError
@@ -26,6 +25,7 @@ from opentelemetry.proto.common.v1.common_pb2 import (
     ArrayValue,
     InstrumentationScope,
     KeyValue,
+    KeyValueList,
 )
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource as PbResource
@@ -33,6 +33,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from opentelemetry.proto.trace.v1.trace_pb2 import Status as PbStatus
 from opentelemetry.trace import SpanKind
 
+from tracer.limits import RESOURCE_VALUE_BYTES, shorten_values
 from tracer.spans import SpanDraft
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ _KINDS = {
     SpanKind.CONSUMER: Span.SPAN_KIND_CONSUMER,
 }
 _ERROR = PbStatus(code=PbStatus.STATUS_CODE_ERROR)
+_INT = 2**63
 RETRYABLE_STATUS = frozenset({429, 502, 503, 504})
 """The only statuses a sender may retry (OTLP specification, "Failures")."""
 
@@ -68,6 +70,7 @@ class Reply:
     rejected: int = 0
     retry_after_s: float | None = None
     detail: str = ""
+    too_large: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +84,10 @@ class LogRecordDraft:
 
 def post(url: str, body: bytes, timeout_s: float, headers: Mapping[str, str]) -> Reply:
     """Send one protobuf body; never raises for what a network or a peer can do."""
+    import urllib.error  # with TLS and the HTTP client it is most of what importing this costs
+    import urllib.request
+    from http.client import HTTPException
+
     request = urllib.request.Request(  # noqa: S310  the endpoint is the operator's own setting
         url, data=body, headers={"Content-Type": "application/x-protobuf", **headers}
     )
@@ -92,8 +99,9 @@ def post(url: str, body: bytes, timeout_s: float, headers: Mapping[str, str]) ->
             if refusal.code in RETRYABLE_STATUS:
                 wait = _seconds(refusal.headers.get("Retry-After"))
                 return Reply(Verdict.RETRY, retry_after_s=wait, detail=f"HTTP {refusal.code}")
-            return Reply(Verdict.REFUSED, detail=f"HTTP {refusal.code}")
-    except (OSError, ValueError) as problem:
+            too_large = refusal.code == HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+            return Reply(Verdict.REFUSED, detail=f"HTTP {refusal.code}", too_large=too_large)
+    except (OSError, ValueError, HTTPException) as problem:
         return Reply(Verdict.RETRY, detail=type(problem).__name__)
 
 
@@ -114,29 +122,25 @@ def _seconds(header: str | None) -> float | None:
         return None
 
 
-class SpansBody:
-    """An ``ExportTraceServiceRequest`` of one resource and scope, filled trace by trace.
+def spans_of(trace_id: int, drafts: Sequence[SpanDraft]) -> list[Span]:
+    """The spans of one trace as OTLP has them; all or none.
 
     Written straight from drafts: the SDK's spans and its encoder take ten times the CPU.
+
+    Raises:
+        Exception: a draft holds what no span can.
     """
+    trace = trace_id.to_bytes(16, "big")
+    return [_span(trace, draft) for draft in drafts]
 
-    def __init__(self, resource: Resource, scope: str) -> None:
-        self._request = ExportTraceServiceRequest()
-        group = self._request.resource_spans.add(resource=_resource(resource))
-        self._scoped = group.scope_spans.add(scope=InstrumentationScope(name=scope))
 
-    def add(self, trace_id: int, drafts: Sequence[SpanDraft]) -> None:
-        """Add the spans of one trace; all or none of them.
-
-        Raises:
-            Exception: a draft holds what no span can; nothing was added.
-        """
-        trace = trace_id.to_bytes(16, "big")
-        self._scoped.spans.extend([_span(trace, draft) for draft in drafts])
-
-    def encode(self) -> bytes:
-        body: bytes = self._request.SerializeToString()
-        return body
+def spans_body(resource: Resource, scope: str, spans: Sequence[Span]) -> bytes:
+    """An ``ExportTraceServiceRequest`` of one resource and scope."""
+    request = ExportTraceServiceRequest()
+    group = request.resource_spans.add(resource=_resource(resource))
+    group.scope_spans.add(scope=InstrumentationScope(name=scope)).spans.extend(spans)
+    body: bytes = request.SerializeToString()
+    return body
 
 
 def _span(trace: bytes, draft: SpanDraft) -> Span:
@@ -152,11 +156,18 @@ def _span(trace: bytes, draft: SpanDraft) -> Span:
         end_time_unix_nano=draft.end_unix_ns,
         attributes=_attributes(draft.attributes),
         events=[
-            Span.Event(name=name, time_unix_nano=at, attributes=_attributes(values))
+            Span.Event(name=_text(name), time_unix_nano=at, attributes=_attributes(values))
             for name, at, values in draft.events
         ],
+        links=[
+            Span.Link(
+                trace_id=linked.to_bytes(16, "big"), span_id=span_id.to_bytes(8, "big"),
+                attributes=_attributes(values),
+            )
+            for linked, span_id, values in draft.links
+        ],
         status=_ERROR if draft.error else None,
-    )
+    )  # fmt: skip
 
 
 def logs_body(resource: Resource, scope: str, records: Sequence[LogRecordDraft]) -> bytes:
@@ -203,22 +214,31 @@ def sums_body(
 
 
 def _resource(resource: Resource) -> PbResource:
-    return PbResource(attributes=_attributes(resource.attributes))
+    made = PbResource(attributes=_attributes(resource.attributes))
+    shorten_values(made.attributes, RESOURCE_VALUE_BYTES)
+    return made
 
 
 def _attributes(values: Mapping[str, object]) -> list[KeyValue]:
-    return [KeyValue(key=key, value=_any_value(value)) for key, value in values.items()]
+    return [KeyValue(key=_text(key), value=_any_value(value)) for key, value in values.items()]
 
 
 def _any_value(value: object) -> AnyValue:
     if isinstance(value, bool):
         return AnyValue(bool_value=value)
     if isinstance(value, int):
-        return AnyValue(int_value=value)
+        return AnyValue(int_value=value) if -_INT <= value < _INT else AnyValue(string_value=str(value))
     if isinstance(value, float):
         return AnyValue(double_value=value)
     if isinstance(value, str):
         return AnyValue(string_value=_text(value))
+    if isinstance(value, bytes):
+        return AnyValue(bytes_value=value)
+    if isinstance(value, Mapping):
+        pairs = _attributes({str(k): v for k, v in value.items()})
+        return AnyValue(kvlist_value=KeyValueList(values=pairs))
+    if value is None:
+        return AnyValue()
     if isinstance(value, Sequence):
         return AnyValue(array_value=ArrayValue(values=[_any_value(item) for item in value]))
     return AnyValue(string_value=_text(str(value)))

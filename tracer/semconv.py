@@ -33,6 +33,8 @@ GEN_AI_TOOL_ARGUMENTS: Final = "gen_ai.tool.call.arguments"  # content
 GEN_AI_TOOL_RESULT: Final = "gen_ai.tool.call.result"  # content
 GEN_AI_RETRIEVAL_QUERY: Final = "gen_ai.retrieval.query.text"  # content
 GEN_AI_RETRIEVAL_DOCUMENTS: Final = "gen_ai.retrieval.documents"  # JSON: [{"id", "score"}]
+GEN_AI_INPUT_MESSAGES: Final = "gen_ai.input.messages"  # content
+GEN_AI_OUTPUT_MESSAGES: Final = "gen_ai.output.messages"  # content
 GEN_AI_AGENT_NAME: Final = "gen_ai.agent.name"
 GEN_AI_USAGE_INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
 GEN_AI_USAGE_OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
@@ -144,6 +146,8 @@ RESULT_SIZE: Final = "stagelens.tool.result_size"  # int, characters
 ITEMS: Final = "stagelens.stream.items"  # int, of a stream
 FIRST_ITEM_NS: Final = "stagelens.stream.first_item_ns"  # from the call to its first item
 LAST_ITEM_NS: Final = "stagelens.stream.last_item_ns"
+STOPPED_EARLY: Final = "stagelens.stopped_early"  # bool; its consumer left a stream
+RESPONSE_HEAD_NS: Final = "stagelens.response_head_ns"  # from the request to its answer's head
 CUT: Final = "stagelens.cut"  # string[]: "attribute=original length in characters"
 
 # --- how a task ended: on a span of length zero in its trace; the last one counts ----
@@ -151,6 +155,9 @@ OUTCOME_SPAN: Final = "outcome"  # the span's name
 OUTCOME_SUCCESS: Final = "stagelens.outcome.success"  # bool
 OUTCOME_SCORE: Final = "stagelens.outcome.score"  # double
 OUTCOME_REASON: Final = "stagelens.outcome.reason"  # string
+
+# --- what others write and is read --------------------------------------------------
+OPENINFERENCE_KIND: Final = "openinference.span.kind"
 
 # --- what was lost on the way, as cumulative OTLP sums -----------------------
 METRIC_SPANS_RECEIVED: Final = "stagelens.export.spans.received"

@@ -16,7 +16,10 @@ AttributeValue = str | bool | int | float | Sequence[str]
 
 @dataclass(frozen=True, slots=True)
 class SpanDraft:
-    """A span whose times are already known; ``events`` are (name, unix ns, attributes)."""
+    """A span whose times are already known; ``events`` are (name, unix ns, attributes).
+
+    ``links`` are (trace id, span id, attributes).
+    """
 
     name: str
     span_id: int
@@ -26,6 +29,7 @@ class SpanDraft:
     kind: SpanKind = SpanKind.INTERNAL
     attributes: Mapping[str, AttributeValue] = field(default_factory=dict)
     events: Sequence[tuple[str, int, Mapping[str, AttributeValue]]] = ()
+    links: Sequence[tuple[int, int, Mapping[str, AttributeValue]]] = ()
     error: bool = False
     remote_parent: bool = False
 

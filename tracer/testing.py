@@ -17,8 +17,8 @@ from typing import Any
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 
-from tracer.clock import Anchor
-from tracer.sdk.runtime import Redact, Runtime, install
+from tracer.clock import Anchor, Clock
+from tracer.sdk.runtime import Redact, Runtime, SpanIds, install
 
 Tree = dict[str, Any]
 
@@ -44,7 +44,7 @@ class FakeClock:
 class Recorded(SpanProcessor):
     """Ended spans in the order of their ends, and the clock they were stamped by."""
 
-    clock: FakeClock
+    clock: Clock
     spans: list[ReadableSpan] = field(default_factory=list)
 
     def on_end(self, span: ReadableSpan) -> None:
@@ -58,7 +58,7 @@ class Recorded(SpanProcessor):
 
 @contextmanager
 def recording(
-    clock: FakeClock | None = None,
+    clock: Clock | None = None,
     *,
     capture_content: bool = False,
     redact: Redact | None = None,
@@ -66,11 +66,11 @@ def recording(
 ) -> Iterator[Recorded]:
     """Record decorated calls in memory; faults of the SDK itself are raised, not counted."""
     seen = Recorded(clock or FakeClock())
-    provider = TracerProvider(resource=Resource({}))
+    provider = TracerProvider(resource=Resource({}), id_generator=SpanIds())
     provider.add_span_processor(seen)
     runtime = Runtime(
         provider.get_tracer("test"), seen.clock, Anchor.take(seen.clock), capture_content, redact,
-        content_limit, None, 0.0, raise_faults=True,
+        content_limit, None, 0.0, raise_faults=True, owned=[seen],
     )  # fmt: skip
     before = install(runtime)
     try:

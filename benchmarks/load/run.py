@@ -14,6 +14,7 @@ import csv
 import json
 import os
 import random
+import resource
 import shutil
 import socket
 import statistics
@@ -50,8 +51,6 @@ class Truth:
     ttft: list[float]
     e2e: list[float]
     itl: list[float]
-    tokens: list[int]
-    prompts: list[int]
 
 
 @dataclass
@@ -68,7 +67,6 @@ class Target:
             at=[r["at"] for r in rows], ttft=[r["left"][0] for r in rows],
             e2e=[r["done"] for r in rows],
             itl=[b - a for r in rows for a, b in pairwise(r["left"])],
-            tokens=[len(r["left"]) for r in rows], prompts=[r["prompt"] for r in rows],
         )  # fmt: skip
 
 
@@ -95,7 +93,7 @@ def target(folder: Path) -> Iterator[Target]:
 
 def ours(folder: Path, rate: float, seconds: float, arrivals: str) -> tuple[dict[str, list[float]], Truth]:
     """Client's values in seconds, and the truth of the same requests."""
-    out = folder / "ours.csv"
+    out, before = folder / "ours.csv", cpu_s()
     with target(folder) as one:
         subprocess.run(
             [sys.executable, "-m", "stagelens", "bench", "--url", one.url, "--rate", str(rate),
@@ -103,13 +101,21 @@ def ours(folder: Path, rate: float, seconds: float, arrivals: str) -> tuple[dict
              "--output", "16", "--format", "csv", "--out", str(out), "--quiet"],
             check=True, preexec_fn=lambda: os.sched_setaffinity(0, LOAD_CORE),
         )  # fmt: skip
+        used = cpu_s() - before
         rows = [r for r in csv.DictReader(out.open()) if r["measured"] == "True"]
         assert all(not r["error"] for r in rows), [r for r in rows if r["error"]][:3]
         truth = one.truth(len(rows))
     seen = {name: [int(r[f"{name}_ns"]) / 1e9 for r in rows]
             for name in ("ttft", "ttft_sent", "e2e", "e2e_sent", "late")}  # fmt: skip
     seen["tpot"] = [float(r["tpot_ns"]) / 1e9 for r in rows]
+    seen["cpu"] = [used / len(rows)]
     return seen, truth
+
+
+def cpu_s() -> float:
+    """Of the children that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def accuracy(folder: Path, rate: float, seconds: float) -> list[dict[str, object]]:
@@ -125,6 +131,7 @@ def accuracy(folder: Path, rate: float, seconds: float) -> list[dict[str, object
             a, b = at(found, level), at(true, level)
             rows.append(row(f"{name} p{level} at {rate:g}/s, off by", "ms", [(a - b) * 1e3],
                             "within 1 ms or 1 %", seen_ms=a * 1e3, true_ms=b * 1e3))  # fmt: skip
+    rows.append(row("client's CPU a request, its start included", "ms", [seen["cpu"][0] * 1e3], ""))
     rows.append(row("sent late, p99", "ms", [at(seen["late"], 99) * 1e3], ""))
     span = truth.at[-1] - truth.at[0]
     rows.append(row("requests reached the server", "1/s", [(len(truth.at) - 1) / span], f"{rate:g}"))
@@ -154,8 +161,7 @@ def replayed(folder: Path, count: int = 1000) -> list[dict[str, object]]:
     wanted = [(b.start_unix_ns - a.start_unix_ns) / 1e9 for a, b in pairwise(made)]
     gaps = [b - a for a, b in pairwise(truth.at)]
     off = [abs(a - b) for a, b in zip(gaps, wanted, strict=True)]
-    exact = sum(a == r.input_tokens and b == r.output_tokens
-                for a, b, r in zip(truth.prompts, truth.tokens, made, strict=True))  # fmt: skip
+    exact = min(level.inputs_as_meant, level.outputs_as_meant)
     return [
         row(f"replay of {count}: gaps at the server off by, p99", "ms", [at(off, 99) * 1e3], "at most 2"),
         row("replay: requests with exact lengths", "", [exact], str(count)),
@@ -187,8 +193,10 @@ def one_tool(tool: str, folder: Path, env: Path, rate: float, seconds: float) ->
         seen, truth = guidellm(folder, env, rate, seconds)
     print(f"{tool}: true TTFT p50 {at(truth.ttft, 50):.4f} p99 {at(truth.ttft, 99):.4f}, "
           f"true E2E p50 {at(truth.e2e, 50):.4f}; n {len(truth.at)}", file=sys.stderr)  # fmt: skip
-    return {f"{name} {p}": at(values, int(p[1:])) for name, values in seen.items()
-            for p in ("p50", "p90", "p99")}  # fmt: skip
+    true = {"TTFT": truth.ttft, "E2E": truth.e2e,
+            "ITL": [(e - t) / 15 for e, t in zip(truth.e2e, truth.ttft, strict=True)]}  # fmt: skip
+    return {f"{name} {p} over the truth": at(values, int(p[1:])) / at(true[name], int(p[1:]))
+            for name, values in seen.items() for p in ("p50", "p90", "p99")}  # fmt: skip
 
 
 def guidellm(folder: Path, env: Path, rate: float, seconds: float) -> tuple[dict[str, list[float]], Truth]:
@@ -197,10 +205,13 @@ def guidellm(folder: Path, env: Path, rate: float, seconds: float) -> tuple[dict
     out.unlink(missing_ok=True)
     with target(folder) as one:
         subprocess.run(
-            [f"{env}/bin/guidellm", "benchmark", "--target", one.url, "--model", "m", "--processor",
-             str(env / "tokenizer"), "--profile", "constant", "--rate", str(rate), "--max-seconds",
-             str(seconds), "--data", "prompt_tokens=64,output_tokens=16", "--output-path", str(out)],
-            check=True, stdout=subprocess.DEVNULL,
+            [f"{env}/bin/guidellm", "run", "--backend", f"kind=openai_http,target={one.url},model=m",
+             "--profile", f"kind=constant,rate={rate:g}",
+             "--constraint", f"kind=max_duration,seconds={seconds:g}",
+             "--tokenizer", f"kind=hf_auto,model={env / 'tokenizer'}",
+             "--data", "kind=synthetic_text,prompt_tokens=64,output_tokens=16",
+             "--output", f"kind=json,path={out}", "--disable-console"],
+            check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
             preexec_fn=lambda: os.sched_setaffinity(0, LOAD_CORE),
         )  # fmt: skip
         requests = json.loads(out.read_text())["benchmarks"][0]["requests"]["successful"]
@@ -227,8 +238,8 @@ def main() -> int:
     parser.add_argument("--rate", type=float, default=500)
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--guidellm", type=Path, help="environment with guidellm and tokenizer/")
-    parser.add_argument("--guidellm-rate", type=float, default=50)
+    parser.add_argument("--guidellm", type=Path, help="environment with guidellm 0.8 and a tokenizer/ folder")
+    parser.add_argument("--guidellm-rate", type=float, default=20)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     scratch = Path(tempfile.mkdtemp())

@@ -4,7 +4,8 @@ Answer ``n`` (in the order of arrival) has its first token after a delay drawn f
 lognormal distribution of seed ``SEED``, then one token every ``GAP_S``, as many as
 ``max_tokens`` says. With a second argument it writes there, a line an answer, when its
 tokens really left: seconds from the request's last byte, and the monotonic clock's time
-of that byte. Words count as prompt tokens. ``GET /v1/models`` names one model.
+of that byte (uvloop's own clock counts milliseconds). Words count as prompt tokens.
+``GET /v1/models`` names one model.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import asyncio
 import json
 import random
 import sys
+import time
 from pathlib import Path
 from typing import IO
 
@@ -81,7 +83,7 @@ class Server(asyncio.Protocol):
         if not self._url.endswith(b"/completions"):
             self._transport.write(plain(MODELS if self._url.endswith(b"/models") else b"{}"))
             return
-        self._began = self._loop.time()
+        self._began = time.monotonic()
         told = json.loads(self._body)
         self._tokens = told.get("max_completion_tokens") or told.get("max_tokens") or 16
         self._prompt = TEMPLATE + sum(len(_text(m).split()) for m in told.get("messages", ()))
@@ -94,7 +96,7 @@ class Server(asyncio.Protocol):
         count = len(self._left)
         if self._stream:
             self._transport.write(HEAD + ROLE + TOKEN if not count else TOKEN)
-        self._left.append(self._loop.time() - self._began)
+        self._left.append(time.monotonic() - self._began)
         if count + 1 < self._tokens:
             self._timer = self._loop.call_at(self._first + (count + 1) * GAP_S, self._next)
             return
@@ -110,7 +112,7 @@ class Server(asyncio.Protocol):
                     "choices": [choice], "usage": usage}  # fmt: skip
             self._transport.write(plain(json.dumps(body).encode()))
         if self._log is not None:
-            row = {"at": self._began, "left": self._left, "done": self._loop.time() - self._began,
+            row = {"at": self._began, "left": self._left, "done": time.monotonic() - self._began,
                    "prompt": self._prompt, "text": hash(self._body)}  # fmt: skip
             self._log.write(json.dumps(row) + "\n")
 

@@ -1,103 +1,144 @@
-"""What a decorated call costs: off, on, and beside a bare OpenTelemetry span, in one run."""
+"""What a decorated call costs: off, on, and beside a raw OpenTelemetry span and other SDKs.
+
+    python benchmarks/sdk/run.py --out result.json
+
+Each contestant has a process of its own, because each sets OpenTelemetry up for all of it.
+There the raw span and the contestant take turns, and a figure is their ratio in one round. All
+spans end in a processor that does nothing, so that the call is compared and not the sending.
+Times are CPU time of the calling thread, so that other processes disturb them less; what
+Stagelens leaves to its sending thread is not in them. A contestant that is not installed is
+left out, and the result says so.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
+import subprocess
 import sys
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from opentelemetry import trace as otel
-from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
+HERE = Path(__file__).resolve()
+ROOT = HERE.parents[2]
+sys.path[:0] = [str(HERE.parent), str(ROOT)]
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from stagelens.bench.machine import machine, versions  # noqa: E402  found by the path above
 
-import tracer
-from stagelens.bench.machine import machine, versions
-from tracer.clock import Anchor, SystemClock
-from tracer.sdk.runtime import Runtime, install
-
-CALLS, ROUNDS = 20_000, 7
-
-
-class Nowhere(SpanProcessor):
-    """Takes each ended span and does nothing, for both contestants."""
-
-    def on_end(self, span: ReadableSpan) -> None:
-        """Nothing."""
-
-
-def work(x: int) -> int:
-    return x
-
-
-@tracer.trace
-def decorated(x: int) -> int:
-    return x
-
-
-@tracer.llm("m")
-def inner(x: int) -> int:
-    return x
+CALLS, ROUNDS = 1_000, 60
+IMPORTS = 7
+IMPORT = "import tracer beyond opentelemetry's own, CPU ms"
+Measured = Mapping[str, list[float]]
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
-    provider = TracerProvider()
-    provider.add_span_processor(Nowhere())
-    bare = provider.get_tracer("bare")
-    clock = SystemClock()
-    runtime = Runtime(provider.get_tracer("ours"), clock, Anchor.take(clock), False, None, 8192, None, 0.0)
+    words = argparse.ArgumentParser(description=__doc__)
+    words.add_argument("--out", type=Path)
+    words.add_argument("--contestant", help=argparse.SUPPRESS)
+    given = words.parse_args()
+    if given.contestant:
+        print(json.dumps(measure(given.contestant)))
+        return 0
+    from contestants import CONTESTANTS
 
-    def raw(x: int) -> int:
-        with bare.start_as_current_span("work") as span:
-            span.set_attribute("gen_ai.operation.name", "chat")
-            span.set_attribute("gen_ai.request.model", "m")
-            return work(x)
-
-    rounds: dict[str, list[float]] = {name: [] for name in ("plain", "off", "raw", "llm", "trace")}
-    for _ in range(ROUNDS):
-        install(None)
-        rounds["plain"].append(per_call(work))
-        rounds["off"].append(per_call(inner))
-        rounds["raw"].append(per_call(raw))
-        install(runtime)
-        rounds["llm"].append(per_call(inner))
-        rounds["trace"].append(per_call(decorated))
-    off = [o - p for o, p in zip(rounds["off"], rounds["plain"], strict=True)]
-    print(f"Python {sys.version.split()[0]}; {ROUNDS} rounds of {CALLS} calls; min / median / max")
-    rows = [("not configured, added ns", off, "at most 300"),
-            ("raw OpenTelemetry span, ns", rounds["raw"], "")]  # fmt: skip
-    for name in ("llm", "trace"):
-        ratios = [a / b for a, b in zip(rounds[name], rounds["raw"], strict=True)]
-        rows.append((f"@{name} / raw span", ratios, "at most 1.3"))
-    for name, values, goal in rows:
-        show(name, values, goal)
-    if options.out:
-        told = {
-            "machine": machine(), "versions": versions(("stagelens", "opentelemetry-sdk")),
-            "load": f"{ROUNDS} rounds of {CALLS} calls",
-            "rows": [{"what": n, "values": v, "goal": g} for n, v, g in rows],
-        }  # fmt: skip
-        options.out.write_text(json.dumps(told, indent=2))
-    assert otel.get_current_span().get_span_context().trace_id == 0
+    rows: dict[str, list[float]] = {}
+    for name in CONTESTANTS:
+        told = in_own_process(name)
+        if told is None:
+            print(f"{name}: not installed", file=sys.stderr)
+            continue
+        rows.update(told)
+    rows[IMPORT] = imports()
+    show(rows)
+    if given.out:
+        result = {
+            "machine": machine(),
+            "versions": versions(("stagelens", "opentelemetry-sdk", *CONTESTANTS[1:])),
+            "load": f"{ROUNDS} rounds of {CALLS} calls, CPU time of the calling thread",
+            "rows": [{"what": n, "values": v, "goal": goal(n)} for n, v in rows.items()],
+        }
+        given.out.write_text(json.dumps(result, indent=2) + "\n")
     return 0
 
 
-def per_call(call: object) -> float:
-    began = time.perf_counter_ns()
+def goal(name: str) -> str:
+    if name == IMPORT:
+        return "at most 150"
+    if name.startswith("@"):
+        return "at most 300" if "not configured" in name else "at most 1.3"
+    return ""
+
+
+def in_own_process(name: str) -> Measured | None:
+    done = subprocess.run(
+        [sys.executable, str(HERE), "--contestant", name], capture_output=True, text=True,
+        check=False, env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    if done.returncode:
+        if "ModuleNotFoundError" not in done.stderr:
+            print(done.stderr, file=sys.stderr)
+        return None
+    told: Measured = json.loads(done.stdout.strip().splitlines()[-1])
+    return told
+
+
+def measure(name: str) -> Measured:
+    """Rounds of the raw span and the contestant in turns; for ours the cost when off as well."""
+    import contestants
+
+    raw, calls, off = contestants.set_up(name)
+    rounds: dict[str, list[float]] = {}
+    for _ in range(ROUNDS):
+        base = per_call(raw)
+        for label, call in calls.items():
+            took = per_call(contestants.ready(call))
+            rounds.setdefault(f"{label} / raw span", []).append(took / base)
+        if off is not None:
+            rounds.setdefault("raw span, ns", []).append(base)
+            plain = per_call(contestants.work)
+            took = per_call(contestants.ready(off)) - plain
+            rounds.setdefault("@llm not configured, ns added", []).append(took)
+    return rounds
+
+
+def per_call(call: Callable[[int], object]) -> float:
+    began = time.thread_time_ns()
     for n in range(CALLS):
-        call(n)  # type: ignore[operator]
-    return (time.perf_counter_ns() - began) / CALLS
+        call(n)
+    return (time.thread_time_ns() - began) / CALLS
 
 
-def show(name: str, values: list[float], goal: str) -> None:
-    low, mid, high = min(values), statistics.median(values), max(values)
-    print(f"{name:<32}{low:>12.2f}{mid:>12.2f}{high:>12.2f}   {goal}")
+TIMED = """
+import time
+import opentelemetry.sdk.trace, opentelemetry.sdk.resources
+import opentelemetry.exporter.otlp.proto.http.trace_exporter
+began = time.process_time()
+import tracer
+print((time.process_time() - began) * 1e3)
+"""
+
+
+def imports() -> list[float]:
+    """Milliseconds of ``import tracer`` where OpenTelemetry's SDK and exporter are there already."""
+    return [
+        float(
+            subprocess.run(
+                [sys.executable, "-c", TIMED], capture_output=True, text=True, check=True,
+                env={**os.environ, "PYTHONPATH": str(ROOT)},
+            ).stdout
+        )
+        for _ in range(IMPORTS)
+    ]  # fmt: skip
+
+
+def show(rows: Measured) -> None:
+    print(f"{machine()}; {ROUNDS} rounds of {CALLS} calls; min / median / max")
+    for name, values in rows.items():
+        low, mid, high = min(values), statistics.median(values), max(values)
+        print(f"{name:<52}{low:>10.2f}{mid:>10.2f}{high:>10.2f}   {goal(name)}")
 
 
 if __name__ == "__main__":

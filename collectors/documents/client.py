@@ -24,24 +24,29 @@ from collectors.documents.model import (
     OtherEmbedding,
     Removed,
     Search,
+    Unauthorized,
 )
 
 M = TypeVar("M", bound=BaseModel)
 KINDS: Final = {
     kind.kind: kind
-    for kind in (BadDocumentsValue, NoSuchDocuments, OtherEmbedding, DocumentsUnavailable)
+    for kind in (
+        BadDocumentsValue, NoSuchDocuments, OtherEmbedding, DocumentsUnavailable, Unauthorized,
+    )
 }
 
 
 class DocumentsClient:
     """A :class:`collectors.documents.table.Documents` at the API's ``url`` (port 8090)."""
 
-    def __init__(self, url: str, timeout_s: float = 120.0) -> None:
+    def __init__(self, url: str, timeout_s: float = 120.0, token: str | None = None) -> None:
+        """``token`` goes to that address alone, never along a redirect."""
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise BadDocumentsValue(f"collector {url!r} is not an address: write http://HOST:PORT")
         self._url = url.rstrip("/")
         self._timeout_s = timeout_s
+        self._token = token
         self._opener = build_opener(ProxyHandler({}))
 
     def add(self, document: NewDocument) -> Added:
@@ -61,6 +66,8 @@ class DocumentsClient:
         request = Request(  # noqa: S310  the user's own address, checked above
             f"{self._url}{PATH}{rest}", data, {"Content-Type": "application/json"}, method=method
         )
+        if self._token is not None:
+            request.add_unredirected_header("Authorization", f"Bearer {self._token}")
         try:
             with self._opener.open(request, timeout=self._timeout_s) as answer:
                 return model.model_validate_json(answer.read())

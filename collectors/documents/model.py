@@ -41,6 +41,12 @@ class NoSuchDocuments(DocumentsError):
     kind, status = "not_stored", 404
 
 
+class Unauthorized(DocumentsError):
+    """The collector asks for a token, and this is not it."""
+
+    kind, status = "unauthorized", 401
+
+
 class OtherEmbedding(DocumentsError):
     """The collection was embedded by another model."""
 

@@ -32,6 +32,7 @@ from collectors.documents.model import (
 )
 from collectors.documents.words import asked_words, words_of
 from collectors.store.client import Store
+from collectors.store.cluster import LOCAL
 from collectors.store.errors import StoreError
 from tracer.clock import Clock
 
@@ -71,6 +72,9 @@ class DocumentTable:
         self._clock = clock
         self._writing = threading.Lock()
         self._name = f"`{store.database}`.{TABLE}"
+        self._rows = self._name
+        if store.settings.cluster:  # nothing can be deleted through a table over all shards
+            self._rows += f"{LOCAL} ON CLUSTER `{store.settings.cluster}`"
 
     def add(self, document: NewDocument) -> Added:
         """Store a document; its new form can be found before the old one goes.
@@ -92,7 +96,7 @@ class DocumentTable:
             older = self._query(f"SELECT count() AS n FROM {self._name} WHERE {where}", given)
             replaced = bool(older[0]["n"])
             if replaced:
-                self._command(f"DELETE FROM {self._name} WHERE {where}", given)
+                self._command(f"DELETE FROM {self._rows} WHERE {where}", given)
         return Added(chunks=len(document.chunks), replaced=replaced)
 
     def listing(self, collection: str | None = None) -> Listing:
@@ -131,7 +135,7 @@ class DocumentTable:
                 raise NoSuchDocuments(
                     f"{what} collection {collection!r}: `stagelens documents list` shows what is"
                 )
-            self._command(f"DELETE FROM {self._name} WHERE {where}", given)
+            self._command(f"DELETE FROM {self._rows} WHERE {where}", given)
         return Removed(documents=there["s"], chunks=there["n"])
 
     def search(self, asked: Search) -> Found:

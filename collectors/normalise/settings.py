@@ -14,4 +14,6 @@ class NormaliseSettings(BaseModel):
     quiet_s: float = Field(default=5.0, ge=0, description="a trace without new spans for so long")
     longest_wait_s: float = Field(default=60.0, ge=0, description="one that never is quiet")
     interval_s: float = Field(default=2.0, gt=0, description="how often it is looked")
-    duty: float = Field(default=0.25, gt=0, le=1, description="most of its time that it works")
+    duty: float = Field(
+        default=0.25, gt=0, le=1, description="most of its time that it holds the interpreter"
+    )

@@ -27,6 +27,7 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Final
 
 from dashboards.analyses.stats import share_out
@@ -60,14 +61,12 @@ class Phase:
 
 @dataclass(slots=True)
 class Told:
-    """Sums of one engine: by request lost and caused, and how many steps of each."""
+    """Sums by request, of all engines: lost and caused, and in how many steps."""
 
-    lost_ns: dict[int, int] = field(default_factory=dict)
-    lost_steps: dict[int, int] = field(default_factory=dict)
-    caused_ns: dict[int | None, int] = field(default_factory=dict)
-    caused_steps: dict[int | None, set[tuple[int, int]]] = field(default_factory=dict)
-    victims_of: dict[int | None, set[int]] = field(default_factory=dict)
-    pairs: dict[int, dict[int | None, int]] = field(default_factory=dict)
+    lost_ns: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    lost_steps: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    caused_ns: dict[int | None, int] = field(default_factory=lambda: defaultdict(int))
+    caused_steps: dict[int | None, int] = field(default_factory=lambda: defaultdict(int))
 
 
 def baseline(known: Mapping[int, int], decoding: int) -> int | None:
@@ -96,26 +95,82 @@ def excesses(steps: Sequence[MixedStep], known: Mapping[int, int]) -> list[int]:
     return found
 
 
-def blame(
-    steps: Sequence[MixedStep],
-    excess: Sequence[int],
-    decodes: Sequence[Phase],
-    prefills: Sequence[Phase],
-    told: Told,
-) -> None:
-    """Add to ``told`` who lost and who caused in one engine's ``steps``, sorted by middle."""
-    middles = [one.middle_ns for one in steps]
-    causers = _causers(middles, excess, prefills)
-    for phase in decodes:
-        for i in _steps_of(middles, phase):
-            if excess[i]:
-                _lose(told, phase.request, steps[i], causers[i])
+class Blame:
+    """Who lost and who caused in one engine's ``steps``, which are sorted by middle.
+
+    Sums take time in the number of spans and prefilling steps, by prefix sums; who lost
+    to whom (:meth:`causes`, :meth:`victims`) is worked out for the requests asked about.
+    """
+
+    def __init__(
+        self,
+        steps: Sequence[MixedStep],
+        excess: Sequence[int],
+        decodes: Sequence[Phase],
+        prefills: Sequence[Phase],
+    ) -> None:
+        middles = [one.middle_ns for one in steps]
+        self._excess = excess
+        self._causers = _causers(middles, excess, prefills)
+        self._ranges: dict[int, list[range]] = defaultdict(list)
+        for phase in decodes:
+            self._ranges[phase.request] += _ranges_of(middles, phase)
+
+    def add_to(self, told: Told) -> None:
+        """Add this engine's sums."""
+        lost = list(accumulate(self._excess, initial=0))
+        some = list(accumulate((one > 0 for one in self._excess), initial=0))
+        decoding = [0] * (len(self._excess) + 1)
+        for request, ranges in self._ranges.items():
+            for one in ranges:
+                told.lost_ns[request] += lost[one.stop] - lost[one.start]
+                told.lost_steps[request] += some[one.stop] - some[one.start]
+                decoding[one.start] += 1
+                decoding[one.stop] -= 1
+        for i, victims in enumerate(list(accumulate(decoding))[:-1]):
+            for causer, part in self._causers[i] if victims else ():
+                own = self._times(causer, i)
+                if causer is not None and own:  # its own prefill is not another's
+                    told.lost_ns[causer] -= part * own
+                    told.lost_steps[causer] -= own * (0 < part == self._excess[i])
+                told.caused_ns[causer] += part * (victims - own)
+                told.caused_steps[causer] += part > 0 and victims > own
+
+    def causes(self, victim: int) -> dict[int | None, int]:
+        """How much ``victim`` lost to each other request."""
+        found: dict[int | None, int] = defaultdict(int)
+        for one in self._ranges.get(victim, ()):
+            for i in one:
+                for causer, part in self._causers[i]:
+                    if causer != victim and part:
+                        found[causer] += part
+        return dict(found)
+
+    def victims(self, causer: int | None) -> set[int]:
+        """The requests that lost anything to ``causer``."""
+        mine = [i for i, who in enumerate(self._causers) for c, part in who if c == causer and part]
+        return {
+            request
+            for request, ranges in self._ranges.items()
+            if request != causer
+            and any(bisect_left(mine, r.start) < bisect_left(mine, r.stop) for r in ranges)
+        }
+
+    def _times(self, request: int | None, step: int) -> int:
+        """How many decodes of ``request`` are in the step."""
+        return 0 if request is None else sum(step in r for r in self._ranges.get(request, ()))
 
 
-def _steps_of(middles: Sequence[int], phase: Phase) -> list[int]:
+def _ranges_of(middles: Sequence[int], phase: Phase) -> list[range]:
     """The steps whose middle lies in ``phase`` and not in a time away from the engine."""
-    inside = range(bisect_left(middles, phase.start_ns), bisect_right(middles, phase.end_ns))
-    return [i for i in inside if not any(a <= middles[i] < b for a, b in phase.away)]
+    at, end = bisect_left(middles, phase.start_ns), bisect_right(middles, phase.end_ns)
+    found: list[range] = []
+    for gone, back in phase.away:
+        stop = min(end, bisect_left(middles, gone))
+        if at < stop:
+            found.append(range(at, stop))
+        at = max(at, bisect_left(middles, back))
+    return [*found, range(at, end)] if at < end else found
 
 
 def _causers(
@@ -124,7 +179,7 @@ def _causers(
     """For each step who caused how much of its excess; the parts add up to it."""
     there: dict[int, list[tuple[int, float]]] = defaultdict(list)
     for phase in prefills:
-        mine = _steps_of(middles, phase)
+        mine = [i for one in _ranges_of(middles, phase) for i in one]
         for i in mine:
             there[i].append((phase.request, phase.weight / len(mine)))
     found: list[list[tuple[int | None, int]]] = []
@@ -134,23 +189,8 @@ def _causers(
             found.append([(None, amount)])
             continue
         parts = share_out(amount, [weight for _, weight in who])
-        found.append([(one, part) for (one, _), part in zip(who, parts, strict=True)])
+        by_request: dict[int | None, int] = defaultdict(int)
+        for (one, _), part in zip(who, parts, strict=True):
+            by_request[one] += part
+        found.append(list(by_request.items()))
     return found
-
-
-def _lose(
-    told: Told, victim: int, step: MixedStep, causers: Sequence[tuple[int | None, int]]
-) -> None:
-    mine = told.pairs.setdefault(victim, {})
-    lost = 0
-    for causer, part in causers:
-        if causer == victim or not part:  # its own prefill is not another's
-            continue
-        lost += part
-        told.caused_ns[causer] = told.caused_ns.get(causer, 0) + part
-        told.caused_steps.setdefault(causer, set()).add((step.start_ns, step.duration_ns))
-        told.victims_of.setdefault(causer, set()).add(victim)
-        mine[causer] = mine.get(causer, 0) + part
-    if lost:
-        told.lost_ns[victim] = told.lost_ns.get(victim, 0) + lost
-        told.lost_steps[victim] = told.lost_steps.get(victim, 0) + 1

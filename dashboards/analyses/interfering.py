@@ -7,7 +7,7 @@ from typing import Final
 
 from dashboards.analyses.compare import quantile
 from dashboards.analyses.groups import Key, whole_and_groups
-from dashboards.analyses.interference import LEAST_STEPS, Told, blame, excesses
+from dashboards.analyses.interference import LEAST_STEPS, Blame, Told, excesses
 from dashboards.analyses.interfering_read import MOST_REQUESTS, Around, Id, read_around
 from dashboards.filters import Filters, Where, where
 from dashboards.models.interference import (
@@ -60,6 +60,7 @@ def interference(
 def _figures(around: Around, key: Key, chosen: int, ids: Sequence[Id]) -> InterferenceFigures:
     wanted = {around.number[one] for one in ids if one in around.number}
     told = Told()
+    engines: list[Blame] = []
     decode: dict[int, int] = {}
     seen: set[int] = set()
     for instance, steps in around.mixed.items():
@@ -68,26 +69,31 @@ def _figures(around: Around, key: Key, chosen: int, ids: Sequence[Id]) -> Interf
         seen |= {p.request for p in (*phases, *prefills) if p.request in wanted}
         for one in phases:
             decode[one.request] = decode.get(one.request, 0) + one.end_ns - one.start_ns
-        excess = excesses(steps, around.known[instance])
-        blame(steps, excess, phases, prefills, told)
+        engines.append(Blame(steps, excesses(steps, around.known[instance]), phases, prefills))
+        engines[-1].add_to(told)
     lost = sorted(told.lost_ns.get(one, 0) for one in decode)
     total, decoded = sum(lost), sum(decode.values())
     return InterferenceFigures(
         key=key, chosen=chosen, requests=len(ids), without_spans=len(ids) - len(seen),
-        victims=len(told.lost_ns), causers=len([one for one in told.caused_ns if one is not None]),
+        victims=sum(ns > 0 for ns in told.lost_ns.values()),
+        causers=sum(ns > 0 for who, ns in told.caused_ns.items() if who is not None),
         decode_ns=decoded, lost_ns=total, caused_ns=sum(told.caused_ns.values()),
         unknown_ns=told.caused_ns.get(None, 0), share=total / decoded if decoded else None,
         lost_p50_ns=round(quantile(lost, 0.5)) if lost else None,
         lost_p95_ns=round(quantile(lost, 0.95)) if lost else None,
-        worst_victims=_victims(around, told, decode), worst_causers=_causers(around, told),
+        worst_victims=_victims(around, told, engines, decode),
+        worst_causers=_causers(around, told, engines),
     )  # fmt: skip
 
 
-def _victims(around: Around, told: Told, decode: dict[int, int]) -> tuple[Victim, ...]:
+def _victims(
+    around: Around, told: Told, engines: Sequence[Blame], decode: dict[int, int]
+) -> tuple[Victim, ...]:
     worst = sorted(told.lost_ns, key=lambda one: (-told.lost_ns[one], one))[:SHOWN]
     found: list[Victim] = []
-    for one in worst:
-        parts = sorted(told.pairs[one].items(), key=lambda pair: (-pair[1], pair[0] or -1))
+    for one in [who for who in worst if told.lost_ns[who]]:
+        causes = [pair for engine in engines for pair in engine.causes(one).items()]
+        parts = sorted(causes, key=lambda pair: (-pair[1], -1 if pair[0] is None else pair[0]))
         found.append(
             Victim(
                 trace_id=around.ids[one][0], span_id=around.ids[one][1], decode_ns=decode[one],
@@ -102,13 +108,14 @@ def _victims(around: Around, told: Told, decode: dict[int, int]) -> tuple[Victim
     return tuple(found)
 
 
-def _causers(around: Around, told: Told) -> tuple[Causer, ...]:
-    worst = sorted(told.caused_ns, key=lambda one: (-told.caused_ns[one], -1 if one is None else one))
+def _causers(around: Around, told: Told, engines: Sequence[Blame]) -> tuple[Causer, ...]:
+    some = [one for one, ns in told.caused_ns.items() if ns]
+    worst = sorted(some, key=lambda one: (-told.caused_ns[one], -1 if one is None else one))
     return tuple(
         Causer(
             trace_id=_id(around, one)[0], span_id=_id(around, one)[1],
-            caused_ns=told.caused_ns[one], steps=len(told.caused_steps[one]),
-            victims=len(told.victims_of[one]),
+            caused_ns=told.caused_ns[one], steps=told.caused_steps[one],
+            victims=sum(len(engine.victims(one)) for engine in engines),
         )
         for one in worst[:SHOWN]
     )  # fmt: skip

@@ -139,8 +139,7 @@ def _timeseries(one: Panel) -> timeseries.Panel:
     made = (
         timeseries.Panel().line_width(1).fill_opacity(25 if one.stacked else 5).min(0)
         .show_points(common_models.VisibilityMode.AUTO)
-        .legend(common.VizLegendOptions().display_mode(common_models.LegendDisplayMode.LIST)
-                .placement(common_models.LegendPlacement.BOTTOM).show_legend(True))
+        .legend(_legend())
         .tooltip(common.VizTooltipOptions().mode(common_models.TooltipDisplayMode.MULTI)
                  .sort(common_models.SortOrder.DESCENDING))
     )  # fmt: skip
@@ -149,6 +148,11 @@ def _timeseries(one: Panel) -> timeseries.Panel:
     if one.stacked:
         made = made.stacking(common.StackingConfig().mode(common_models.StackingMode.NORMAL))
     return made
+
+
+def _legend() -> common.VizLegendOptions:
+    made = common.VizLegendOptions().display_mode(common_models.LegendDisplayMode.LIST)
+    return made.placement(common_models.LegendPlacement.BOTTOM).show_legend(True)
 
 
 def _stat(_: Panel) -> stat.Panel:
@@ -164,12 +168,16 @@ def _table(_: Panel) -> table.Panel:
 
 
 def _barchart(one: Panel) -> barchart.Panel:
-    made = barchart.Panel().orientation(common_models.VizOrientation.HORIZONTAL).fill_opacity(80)
+    made = (
+        barchart.Panel().orientation(common_models.VizOrientation.HORIZONTAL).fill_opacity(80)
+        .legend(_legend())
+    )  # fmt: skip
     return made.stacking(common_models.StackingMode.NORMAL) if one.stacked else made
 
 
 def _heatmap(_: Panel) -> heatmap.Panel:
-    return heatmap.Panel().calculate(True).calculation(
+    axis = heatmap.YAxisConfig().unit("ms")
+    return heatmap.Panel().calculate(True).y_axis(axis).calculation(
         common.HeatmapCalculationOptions().y_buckets(
             common.HeatmapCalculationBucketConfig().scale(
                 common.ScaleDistributionConfig().type(common_models.ScaleDistribution.LOG).log(2)

@@ -47,8 +47,9 @@ class SummaryGroup(Model):
 class Summary(Model):
     """The chosen requests in ``[from_unix_ns, to_unix_ns)``, whole and per group of ``by``.
 
-    ``exact``: percentiles of the requests themselves; else of t-digests, which are off by
-    little. ``read_from`` names the table; out of roll-ups the window is of whole minutes.
+    ``exact``: percentiles of all requests; else of a part of them that a hash picks, or, where
+    ``read_from`` names the roll-ups, of t-digests. A group may be too small to have any picked:
+    then it has ``n`` and no percentiles. All else is of all requests.
     """
 
     version: int = 1

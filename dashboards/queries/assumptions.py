@@ -6,7 +6,7 @@ from typing import Final
 
 from dashboards.filters import ANY_OPERATION, WITH_MODEL_CALL, Choice, Filters
 from dashboards.models.report import Slice
-from dashboards.queries.intervals import sentence
+from dashboards.queries.intervals import SENTENCE
 from dashboards.times import to_text
 from tracer.semconv import ITL_CAP
 
@@ -34,7 +34,7 @@ def assumptions(filters: Filters, overall: Slice, now_unix_ns: int) -> tuple[str
         _WARM[filters.warm],
         _CACHED[filters.cached],
         "Percentiles are exact, from the requests themselves (linear interpolation).",
-        sentence(overall.counts.total),
+        SENTENCE,
         _STAGES,
         "Rates and concurrency are over the window from the first start to the last end.",
     ]

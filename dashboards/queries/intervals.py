@@ -11,30 +11,36 @@ A test works out the exact coverage of these ranks: at least 95 %.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from dashboards.models.report import Interval
 from dashboards.queries.base import Row
 from dashboards.queries.measures import LEVEL_NAMES, LEVELS, QUANTITIES, Quantity
 
-MOST_VALUES: Final = 1_000_000
-"""Above so many requests no interval is worked out: it would be narrower than the figures."""
+MOST_VALUES: Final = 100_000
+"""A quantity with more values gets no interval: it would be narrow, and takes a sort of all."""
 Z_RANKS: Final = 1.96
 WITH_INTERVALS: Final = tuple(one for one in QUANTITIES if not one.gaps)
 """Not the gaps between tokens: those of one request depend on each other."""
 
 
-def inner_columns() -> list[str]:
+def worth(row: Row) -> list[Quantity]:
+    """The quantities of a row of aggregates whose intervals are worked out."""
+    return [one for one in WITH_INTERVALS if 0 < int(row[f"n_{one.name}"]) <= MOST_VALUES]
+
+
+def inner_columns(of: Sequence[Quantity]) -> list[str]:
     """The sorted values of each quantity, as arrays ``s_NAME``."""
     return [
         f"arraySort(groupArrayIf(toFloat64(assumeNotNull({one.value})), {one.has})) AS s_{one.name}"
-        for one in WITH_INTERVALS
+        for one in of
     ]
 
 
-def outer_columns() -> list[str]:
+def outer_columns(of: Sequence[Quantity]) -> list[str]:
     """The values at the ranks of each level: ``low_NAME`` and ``high_NAME``."""
-    return [column for one in WITH_INTERVALS for column in _picks(f"s_{one.name}", one.name)]
+    return [column for one in of for column in _picks(f"s_{one.name}", one.name)]
 
 
 def _picks(values: str, name: str) -> list[str]:
@@ -73,12 +79,8 @@ def _whole(value: float | None) -> int | None:
     return None if value is None else round(value)
 
 
-def sentence(total: int) -> str:
-    """What the report says of its intervals."""
-    if total > MOST_VALUES:
-        return f"No intervals of percentiles: there are more than {MOST_VALUES} requests."
-    return (
-        "Intervals of percentiles are of 95 %, from order statistics (binomial), for requests "
-        "that do not depend on each other; none for ITL."
-    )
-
+SENTENCE: Final = (
+    "Intervals of percentiles are of 95 %, from order statistics (binomial), for requests that do "
+    f"not depend on each other; none for ITL, and none of more than {MOST_VALUES} values."
+)
+"""What the report says of its intervals."""

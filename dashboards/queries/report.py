@@ -18,7 +18,14 @@ from dashboards.queries.assumptions import assumptions
 from dashboards.queries.base import QueryLimits, QueryStore, Row, run
 from dashboards.queries.dimensions import Dimension, dimensions, parse_by
 from dashboards.queries.losses import losses
-from dashboards.queries.measures import PARTS, QUANTITIES, STAGE_COLUMNS, SUM_OF_STAGES, aggregates
+from dashboards.queries.measures import (
+    PARTS,
+    QUANTITIES,
+    STAGE_COLUMNS,
+    SUM_OF_STAGES,
+    Quantity,
+    aggregates,
+)
 from dashboards.queries.reading import reading
 from dashboards.queries.slices import empty_slice, read_slice
 from tracer.semconv import ITL_CAP
@@ -125,8 +132,8 @@ def report(
     asked = _Question(dimensions(names), where(filters))
     rows = run(store, _figures_sql(asked), asked.params, bound)
     slowest = run(store, _slowest_sql(asked), asked.params, bound)
-    few = sum(int(row["total"]) for row in rows if row["level"] == 0) <= intervals.MOST_VALUES
-    bounds = run(store, _intervals_sql(asked), asked.params, bound) if few else []
+    few = [one for row in rows if row["level"] == 0 for one in intervals.worth(row)]
+    bounds = run(store, _intervals_sql(asked, few), asked.params, bound) if few else []
     overall, groups, left_out = _slices(asked, rows, slowest, bounds)
     lost = losses(store, filters, counts, bound)
     return Report(
@@ -179,12 +186,12 @@ def _slowest_sql(asked: _Question) -> str:
     )
 
 
-def _intervals_sql(asked: _Question) -> str:
+def _intervals_sql(asked: _Question, of: Sequence[Quantity]) -> str:
     """The bounds of the percentiles' intervals of each slice."""
     group = ["level", *asked.keys]
-    columns = [*group, *intervals.inner_columns()]
+    columns = [*group, *intervals.inner_columns(of)]
     values = f"{_select(columns, f'({asked.rows(_READ_COLUMNS)})')} GROUP BY {', '.join(group)}"
-    return _select([*group, *intervals.outer_columns()], f"({values})")
+    return _select([*group, *intervals.outer_columns(of)], f"({values})")
 
 
 def _slices(

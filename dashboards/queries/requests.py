@@ -13,9 +13,9 @@ from dashboards.queries.measures import STAGE_COLUMNS
 MOST_REQUESTS: Final = 1000
 SORTS: Final = {
     "start": "StartNs DESC",
-    "end": "StartNs + toInt64(E2ENs) DESC",
     "e2e": "E2ENs DESC, StartNs DESC",
     "ttft": "FirstTokenNs DESC NULLS LAST, StartNs DESC",
+    "end": "StartNs + toInt64(E2ENs) DESC",
 }
 _COLUMNS: Final = (
     "toUnixTimestamp64Nano(Timestamp) AS StartNs",

@@ -94,11 +94,12 @@ def trace(store: QueryStore, trace_id: str, limits: QueryLimits | None = None) -
     origin = int(rows[nodes[0].index]["StartNs"])
     records = run(store, _RECORDS_SQL, params, bound)
     total = int(run(store, _COUNT_SQL, params, bound)[0]["total"])
-    first = min(int(r["StartNs"]) for r in rows)
+    timed = [r for r in rows if semconv.OUTCOME_SUCCESS not in r["Attrs"]] or rows  # told later
+    first = min(int(r["StartNs"]) for r in timed)
     return Trace(
         trace_id=place.trace_id,
         start_unix_ns=origin,
-        duration_ns=max(int(r["StartNs"]) + int(r["Duration"]) for r in rows) - first,
+        duration_ns=max(int(r["StartNs"]) + int(r["Duration"]) for r in timed) - first,
         spans=tuple(_span(rows[node.index], node, origin) for node in nodes),
         spans_left_out=max(0, total - len(rows)),
         requests=tuple(record(r, origin) for r in records),

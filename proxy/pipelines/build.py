@@ -14,7 +14,7 @@ from proxy.pipelines.callables import Callables
 from proxy.pipelines.documents import Retrieves
 from proxy.pipelines.embed.kit import Embedding, Embeds, embedder
 from proxy.pipelines.loop import Pipeline
-from proxy.pipelines.retrieve.documents import StoreRetriever
+from proxy.pipelines.retrieve.documents import NO_COLLECTOR, CollectorApi, StoreRetriever
 from proxy.pipelines.retrieve.function import FunctionRetriever
 from proxy.pipelines.retrieve.http import SearchRetriever
 from proxy.pipelines.retrieve.rerank import Reranked
@@ -45,7 +45,7 @@ async def with_pipelines(
     clock: Clock,
     ids: IdSource,
     door: Door | None = None,
-    collector_api: str = "",
+    collector_api: CollectorApi = NO_COLLECTOR,
 ) -> AsyncIterator[App]:
     """``app`` with pipelines beside its models; ``app`` itself where there are none.
 
@@ -74,7 +74,7 @@ class _With:
     web: Web
     callables: Callables
     clock: Clock
-    collector_api: str
+    collector_api: CollectorApi
     stack: AsyncExitStack
     embedders: dict[str, Embeds] = field(default_factory=dict)
 
@@ -108,8 +108,10 @@ async def _plain_retriever(pipeline: str, settings: Retriever, with_: _With) -> 
         return SearchRetriever(settings, with_.web)
     if isinstance(settings, PythonRetriever):
         return FunctionRetriever(settings, with_.callables)
-    api = settings.collector_api or with_.collector_api
-    if not api:
+    api = with_.collector_api
+    if settings.collector_api:
+        api = CollectorApi(settings.collector_api)
+    if not api.url:
         raise ProxyError(
             f"pipeline {pipeline}: retriever {settings.name} asks a collector and none is started "
             "here: give collector_api, its API's address"

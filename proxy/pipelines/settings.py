@@ -107,6 +107,7 @@ class DocumentsRetriever(_Retriever):
     collector_api: str = Field(
         default="", description="the collector's API; empty: that of the one started here"
     )
+    headers_env: dict[str, str] = Field(default_factory=dict, description="header: variable")
 
     @field_validator("collector_api")
     @classmethod

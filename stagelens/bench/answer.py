@@ -28,7 +28,8 @@ class Answer:
         """The status line and headers have come."""
         one = self._sample
         one.status, one.head_ns = status, now_ns
-        one.trace_id = headers.get(b"x-stagelens-trace-id", b"").decode("latin-1")
+        if told := headers.get(b"x-stagelens-trace-id"):
+            one.trace_id = told.decode("latin-1")
         self._sse = status < 400 and b"text/event-stream" in headers.get(b"content-type", b"")
 
     def body(self, data: bytes, now_ns: int) -> None:

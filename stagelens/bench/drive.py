@@ -14,6 +14,7 @@ from stagelens.bench.settings import BenchSettings
 from stagelens.bench.talk import Conversation, Message, Speech
 from stagelens.bench.wire import Client
 from tracer.clock import Clock, seconds_to_ns
+from tracer.ids import RandomIds
 
 DEFAULT_S = 30.0
 DEFAULT_WARMUP_S = 5.0
@@ -32,6 +33,7 @@ class Driver:
     ) -> None:  # fmt: skip
         self._client, self._speech, self._settings = client, speech, settings
         self._plan, self._clock, self._on_change = plan, clock, on_change
+        self._ids = RandomIds()
         self.step = step
         self.samples: list[Sample] = []
         self.in_flight = self.peak = self.ended = 0
@@ -150,8 +152,12 @@ class Driver:
 
     async def _one(self, sample: Sample, history: list[Message], *, keep_text: bool) -> str:
         tags = self._tags if sample.measured else self._warmup_tags
+        parent = ""
+        if self._speech.own_traces:
+            sample.trace_id = f"{self._ids.trace_id():032x}"
+            parent = f"00-{sample.trace_id}-{self._ids.span_id():016x}-01"
         request = self._speech.request(
-            history, sample.meant_output or 1, stream=sample.stream, tags=tags
+            history, sample.meant_output or 1, stream=sample.stream, tags=tags, traceparent=parent
         )
         self.samples.append(sample)
         self.in_flight += 1

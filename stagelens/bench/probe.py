@@ -97,7 +97,7 @@ async def _accepted(
     if sample.error:
         said = f": {sample.said}" if sample.said else ""
         raise UserError(f"{settings.url} did not answer a first request ({sample.error}{said})")
-    return speech, sample, tuple(notes)
+    return replace(speech, own_traces=not sample.trace_id), sample, tuple(notes)
 
 
 async def _probe(client: Client, speech: Speech, settings: BenchSettings, words: int) -> Sample:

@@ -15,7 +15,7 @@ from stagelens.bench.models import Figures, ServerSide
 from stagelens.bench.sample import Sample
 from tracer.clock import Anchor
 
-PATIENCE_S = 15.0
+PATIENCE_S, DOUBT_S = 15.0, 4.0
 _SHOWN = ("ttft", "e2e", "tpot", "prompt", "queue", "prefill", "decode", "deliver")
 
 
@@ -25,11 +25,15 @@ def server_side(
     source: Source,
     anchor: Anchor | None,
     sleep: Callable[[float], None] = time.sleep,
+    *,
+    sure: bool = True,
 ) -> ServerSide | None:
-    """The records of ``samples`` by their trace ids; None where no answer named one.
+    """The records of ``samples`` by their trace ids; None where there are no ids.
 
-    Waits up to ``PATIENCE_S`` for the last of them to be stored. ``anchor`` ties the
-    client's stamps to the wall clock that the proxy's are of; None: they have two.
+    Waits up to ``PATIENCE_S`` for the last of them to be stored; for the first one only
+    ``DOUBT_S`` unless it is ``sure`` that Stagelens answered, and None when none comes.
+    ``anchor`` ties the client's stamps to the wall clock that the proxy's are of; None:
+    they have two.
 
     Raises:
         DashboardError: the source does not answer.
@@ -37,7 +41,9 @@ def server_side(
     asked = {s.trace_id: s for s in samples if s.measured and not s.error and s.trace_id}
     if not asked:
         return None
-    found = _wait_for(asked, run, source, sleep)
+    found = _wait_for(asked, run, source, sleep, PATIENCE_S if sure else DOUBT_S)
+    if not found and not sure:
+        return None
     pairs = [(asked[one.trace_id], one) for one in found]
     outside = figures("outside", [(s.e2e_sent_ns or 0) - r.e2e_ns for s, r in pairs])
     before = None
@@ -47,21 +53,27 @@ def server_side(
         )
     return ServerSide(
         asked=len(asked), found=len(found),
-        figures=tuple(figures(name, [getattr(r, f"{name}_ns") for r in found]) for name in _SHOWN),
+        figures=tuple(figures(name, [_ran(r, name) for r in found]) for name in _SHOWN),
         outside=outside, before=before,
         reading=_reading([s for s, _ in pairs], found, outside, before),
     )  # fmt: skip
 
 
+def _ran(one: Record, name: str) -> float | None:
+    """A stage that took no time did not run there: no data."""
+    return getattr(one, f"{name}_ns") or None
+
+
 def _wait_for(
-    asked: Mapping[str, Sample], run: str, source: Source, sleep: Callable[[float], None]
-) -> list[Record]:
+    asked: Mapping[str, Sample], run: str, source: Source, sleep: Callable[[float], None],
+    patience_s: float,
+) -> list[Record]:  # fmt: skip
     filters = Filters(run=run, operation=ANY_OPERATION)
     waited = 0.0
     while True:
         told = source.records(filters, limit=MOST_RECORDS)
         found = [one for one in told.records if one.trace_id in asked]
-        if len(found) >= len(asked) or waited >= PATIENCE_S:
+        if len(found) >= len(asked) or waited >= (PATIENCE_S if found else patience_s):
             return found
         sleep(0.5)
         waited += 0.5

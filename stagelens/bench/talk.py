@@ -35,7 +35,10 @@ class Conversation:
 
 @dataclass(frozen=True, slots=True)
 class Speech:
-    """How a server wants to be asked."""
+    """How a server wants to be asked.
+
+    ``own_traces``: it names no trace in its answers, so requests bring a ``traceparent``.
+    """
 
     target: Target
     model: str
@@ -44,10 +47,12 @@ class Speech:
     stream_usage: bool = True
     key: str | None = None
     body: Mapping[str, Any] | None = None
+    own_traces: bool = False
 
     def request(
-        self, history: list[Message], output_tokens: int, *, stream: bool, tags: str = ""
-    ) -> bytes:
+        self, history: list[Message], output_tokens: int, *, stream: bool, tags: str = "",
+        traceparent: str = "",
+    ) -> bytes:  # fmt: skip
         """The whole HTTP request."""
         body: dict[str, Any] = {"model": self.model, "max_tokens": output_tokens, "stream": stream}
         if self.endpoint == "chat":
@@ -60,13 +65,15 @@ class Speech:
             body["stream_options"] = {"include_usage": True}
         body.update(self.body or {})
         path = "chat/completions" if self.endpoint == "chat" else "completions"
-        return self._http("POST", f"/{path}", json.dumps(body).encode(), tags)
+        return self._http("POST", f"/{path}", json.dumps(body).encode(), tags, traceparent)
 
     def models(self) -> bytes:
         """The request for the list of models."""
         return self._http("GET", "/models", b"", "")
 
-    def _http(self, method: str, path: str, body: bytes, tags: str) -> bytes:
+    def _http(
+        self, method: str, path: str, body: bytes, tags: str, traceparent: str = ""
+    ) -> bytes:
         at = self.target
         host = f"[{at.host}]" if ":" in at.host else at.host
         lines = [
@@ -81,4 +88,6 @@ class Speech:
             lines.append(f"Authorization: Bearer {self.key}")
         if tags:
             lines.append(f"x-stagelens-tags: {tags}")
+        if traceparent:
+            lines.append(f"traceparent: {traceparent}")
         return "\r\n".join([*lines, "", ""]).encode() + body

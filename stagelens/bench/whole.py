@@ -29,6 +29,11 @@ from stagelens.errors import UserError
 from stagelens.sources import open_source
 from tracer.clock import SystemClock
 
+_NOBODY = (
+    "No server-side figures: the answers named no trace and no store holds these requests, so no "
+    "Stagelens stands before this server (or --collector, --store or --data-dir must name its store)."
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Where:
@@ -112,19 +117,19 @@ def _recorded(settings: BenchSettings, where: Where, clock: SystemClock) -> Reco
 def _with_server_side(ran: Ran, settings: BenchSettings, where: Where) -> tuple[list[Level], str]:
     """The levels with the proxy's figures, and a sentence on where those are from or why not."""
     plain = [level for level, _ in ran.levels]
-    if not any(one.trace_id for _, samples in ran.levels for one in samples):
-        return plain, (
-            "No server-side figures: no answer named a trace, so no Stagelens stands before "
-            "this server."
-        )
+    assert ran.prepared is not None
+    sure = not ran.prepared.speech.own_traces
     anchor = ran.anchor if Target.parse(settings.url).is_here else None
     try:
         with open_source(where.collector, where.store, where.data_dir) as source:
             sides: list[ServerSide | None] = [
-                server_side(samples, level.run, source, anchor) for level, samples in ran.levels
+                server_side(samples, level.run, source, anchor, sure=sure)
+                for level, samples in ran.levels
             ]
     except (DashboardError, UserError, StoreError) as problem:
-        return plain, note_for(problem)
+        return plain, note_for(problem) if sure else _NOBODY
+    if not any(sides):
+        return plain, _NOBODY
     found = [
         level.model_copy(update={"server": side}) for level, side in zip(plain, sides, strict=True)
     ]

@@ -16,6 +16,7 @@ from collectors.documents.http import add_documents
 from collectors.documents.table import DocumentTable
 from collectors.store.client import Store
 from collectors.store.migrate import migrate
+from dashboards.access import TokenGate
 from tests.conftest import FOREVER
 from tracer.clock import SystemClock
 
@@ -32,9 +33,11 @@ def fresh_table(engine: Store) -> Iterator[DocumentTable]:
 
 
 @contextmanager
-def served(table: DocumentTable) -> Iterator[str]:
-    """The URL of an API over ``table``."""
+def served(table: DocumentTable, token: str | None = None) -> Iterator[str]:
+    """The URL of an API over ``table``, which asks for ``token``, if any."""
     app = FastAPI()
+    if token is not None:
+        app.add_middleware(TokenGate, token=token)
     add_documents(app, table)
     sock = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(app, log_level="critical", lifespan="off", ws="none"))

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar, overload
 
+from opentelemetry import context as otel_context
 from opentelemetry.trace import SpanKind
 
 from tracer import semconv
-from tracer.sdk.content import note_content, note_documents, text_of
+from tracer.sdk.content import note_content, note_documents, note_usage, size_of
 from tracer.sdk.live import Live, Spec
 from tracer.sdk.runtime import Runtime, active
-from tracer.sdk.wrap import Begin, Finish, wrap
+from tracer.sdk.wrap import PLAIN, Begin, Finish, span_name, wrap
 from tracer.stages import Stage
 
 P = ParamSpec("P")
@@ -23,31 +26,46 @@ R = TypeVar("R")
 class Instrument:
     """One use of a decorator: call it with a function, or enter it as a context manager."""
 
-    def __init__(self, spec: Spec, begin: Begin, finish: Finish, *, streams: bool = False) -> None:
-        self._spec, self._begin, self._finish, self._streams = spec, begin, finish, streams
+    def __init__(self, spec: Spec, begin: Begin, finish: Finish) -> None:
+        self._spec = replace(spec, span_name=span_name(spec, None))
+        self._begin, self._finish = begin, finish
         self._entered: list[tuple[Live, Any]] = []
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        made: Callable[P, R] = wrap(
-            function, self._spec, self._begin, self._finish, streams=self._streams
-        )
+        made: Callable[P, R] = wrap(function, self._spec, self._begin, self._finish)
         return made
 
     def __enter__(self) -> Live | None:
         runtime = active()
         if runtime is None:
             return None
-        live = Live(runtime, self._spec, _name(self._spec, None))
+        try:
+            live = Live(runtime, self._spec, self._spec.span_name)
+            told = _given_name(self._spec)
+            if told:
+                live.span.set_attributes(told)
+        except Exception:  # noqa: BLE001  telemetry never breaks the application
+            runtime.fault()
+            return None
         self._entered.append((live, live.enter()))
         return live
 
     def __exit__(
         self, _k: type[BaseException] | None, problem: BaseException | None, _t: TracebackType | None
     ) -> None:
-        if self._entered:
-            live, token = self._entered.pop()
+        found = self._left()
+        if found is not None:
+            live, token = found
             live.leave(token)
             live.end(problem)
+
+    def _left(self) -> tuple[Live, Any] | None:
+        """The one that is left: the current one, for threads and tasks may share this object."""
+        current = otel_context.get_current()
+        for n in range(len(self._entered) - 1, -1, -1):
+            if self._entered[n][0].context is current:
+                return self._entered.pop(n)
+        return self._entered.pop() if self._entered else None
 
     async def __aenter__(self) -> Live | None:
         return self.__enter__()
@@ -58,17 +76,15 @@ class Instrument:
         self.__exit__(kind, problem, at)
 
 
-def _name(spec: Spec, function: Any) -> str:
-    """``{operation} {name}``, the conventions' form; the function's name where none was given."""
-    told = spec.name or getattr(function, "__name__", "") or type(function).__name__
-    told = told if function is not None or spec.name else ""
-    return f"{spec.operation} {told}".strip() if spec.operation else told or "stage"
+def _given_name(spec: Spec) -> dict[str, Any]:
+    """The tool's name, where no function has one."""
+    return {semconv.GEN_AI_TOOL_NAME: spec.name} if spec.operation == "execute_tool" else {}
 
 
 def _begun(
-    runtime: Runtime, spec: Spec, function: Any, _a: tuple[Any, ...], _k: dict[str, Any]
+    runtime: Runtime, spec: Spec, _f: Any, _a: tuple[Any, ...], _k: dict[str, Any]
 ) -> Live:
-    return Live(runtime, spec, _name(spec, function))
+    return Live(runtime, spec, spec.span_name)
 
 
 def _nothing(_live: Live, _result: Any) -> None:
@@ -94,7 +110,8 @@ def trace(name: Any = "") -> Any:
 
     A stream it gives stops the first-token clock with its first item.
     """
-    return _use(name, Instrument(Spec(root=True, name=_text(name)), _begun, _nothing))
+    spec = Spec(root=True, name=_text(name), output=semconv.GEN_AI_OUTPUT_MESSAGES)
+    return _use(name, Instrument(spec, _begun, _nothing))
 
 
 def stage(name: str) -> Instrument:
@@ -115,6 +132,8 @@ def retrieval(data_source: Any = "", *, top_k: int | None = None) -> Any:
 
     def begin(runtime: Runtime, spec: Spec, function: Any, args: Any, kwargs: Any) -> Live:
         live = _begun(runtime, spec, function, args, kwargs)
+        if not live.span.is_recording():
+            return live
         given = _arguments(function, args, kwargs)
         most = top_k if top_k is not None else given.get("top_k", given.get("k"))
         if isinstance(most, int) and not isinstance(most, bool):
@@ -124,7 +143,8 @@ def retrieval(data_source: Any = "", *, top_k: int | None = None) -> Any:
         return live
 
     def finish(live: Live, result: Any) -> None:
-        note_documents(live.runtime, live.span, result)
+        if live.span.is_recording():
+            note_documents(live.runtime, live.span, result)
 
     return _use(data_source, Instrument(spec, begin, finish))
 
@@ -138,20 +158,22 @@ def tool(name: Any = "", *, call_id: str = "") -> Any:
     told: dict[str, Any] = {semconv.GEN_AI_TOOL_TYPE: "function"}
     if call_id:
         told[semconv.GEN_AI_TOOL_CALL_ID] = call_id
-    spec = Spec("execute_tool", Stage.TOOL, name=_text(name), attributes=told)
+    spec = Spec("execute_tool", Stage.TOOL, name=_text(name), attributes=told,
+                output=semconv.GEN_AI_TOOL_RESULT)  # fmt: skip
 
     def begin(runtime: Runtime, spec: Spec, function: Any, args: Any, kwargs: Any) -> Live:
-        live = _begun(runtime, spec, function, args, kwargs)
         given = _arguments(function, args, kwargs)
         known = spec.name or getattr(function, "__name__", "")
-        live.span.set_attribute(semconv.GEN_AI_TOOL_NAME, known)
-        live.span.set_attribute(semconv.ARGUMENTS_SIZE, len(text_of(given)))
-        note_content(runtime, live.span, semconv.GEN_AI_TOOL_ARGUMENTS, given)
+        more = {semconv.GEN_AI_TOOL_NAME: known, semconv.ARGUMENTS_SIZE: size_of(given)}
+        live = Live(runtime, spec, spec.span_name, more=more)
+        if runtime.capture_content:
+            note_content(runtime, live.span, semconv.GEN_AI_TOOL_ARGUMENTS, given)
         return live
 
     def finish(live: Live, result: Any) -> None:
-        live.span.set_attribute(semconv.RESULT_SIZE, len(text_of(result)))
-        note_content(live.runtime, live.span, semconv.GEN_AI_TOOL_RESULT, result)
+        live.told[semconv.RESULT_SIZE] = size_of(result)
+        if live.runtime.capture_content:
+            note_content(live.runtime, live.span, semconv.GEN_AI_TOOL_RESULT, result)
 
     return _use(name, Instrument(spec, begin, finish))
 
@@ -160,9 +182,26 @@ def _model_call(operation: str, given: Any, stage_: Stage | None) -> Any:
     model = _text(given)
     told = {semconv.GEN_AI_REQUEST_MODEL: model} if model else {}
     spec = Spec(
-        operation, stage_, SpanKind.CLIENT, from_first_item=True, name=model, attributes=told
-    )
-    return _use(given, Instrument(spec, _begun, _nothing, streams=True))
+        operation, stage_, SpanKind.CLIENT, from_first_item=True, name=model, attributes=told,
+        output=semconv.GEN_AI_OUTPUT_MESSAGES,
+    )  # fmt: skip
+    return _use(given, Instrument(spec, _model_begun, _model_answered))
+
+
+def _model_begun(runtime: Runtime, spec: Spec, function: Any, args: Any, kwargs: Any) -> Live:
+    live = _begun(runtime, spec, function, args, kwargs)
+    if runtime.capture_content:
+        given = _arguments(function, args, kwargs)
+        asked = given.get("messages", given.get("prompt", next(iter(given.values()), "")))
+        note_content(runtime, live.span, semconv.GEN_AI_INPUT_MESSAGES, asked)
+    return live
+
+
+def _model_answered(live: Live, result: Any) -> None:
+    if type(result) is str:
+        note_content(live.runtime, live.span, semconv.GEN_AI_OUTPUT_MESSAGES, result)
+    elif type(result) not in PLAIN or type(result) is dict:
+        note_usage(live.span, result)
 
 
 @overload
@@ -202,14 +241,32 @@ def agent(name: str = "") -> Instrument: ...
 def agent(name: Any = "") -> Any:
     """An agent's run; the outermost one has the record, as with :func:`trace`."""
     told = {semconv.GEN_AI_AGENT_NAME: name} if isinstance(name, str) and name else {}
-    spec = Spec("invoke_agent", root=True, name=_text(name), attributes=told)
+    spec = Spec("invoke_agent", root=True, name=_text(name), attributes=told,
+                output=semconv.GEN_AI_OUTPUT_MESSAGES)  # fmt: skip
     return _use(name, Instrument(spec, _begun, _nothing))
+
+
+@functools.lru_cache(maxsize=2048)
+def _signature(function: Any) -> tuple[inspect.Signature, tuple[str, ...] | None]:
+    """The signature, and the names of the parameters where each has one and no star."""
+    found = inspect.signature(function)
+    parameters = found.parameters.values()
+    plain = all(p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) for p in parameters)
+    names = tuple(p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD)
+    return found, names if plain else None
 
 
 def _arguments(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """The call's arguments by name, without ``self`` and ``cls``."""
     try:
-        bound = inspect.signature(function).bind(*args, **kwargs).arguments
-    except (TypeError, ValueError):
+        signature, names = _signature(function)
+        if names is not None and len(args) <= len(names):
+            bound = dict(zip(names, args, strict=False))
+            bound.update(kwargs)
+        else:
+            bound = dict(signature.bind(*args, **kwargs).arguments)
+    except (TypeError, ValueError):  # unhashable, without a signature, or called wrongly
         return dict(kwargs)
-    return {name: value for name, value in bound.items() if name not in ("self", "cls")}
+    bound.pop("self", None)
+    bound.pop("cls", None)
+    return bound

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from opentelemetry import context as otel_context
@@ -12,11 +12,12 @@ from opentelemetry import trace as otel
 from opentelemetry.trace import Span, SpanKind
 
 from tracer import semconv
-from tracer.sdk.root import Task, current_task, with_task
-from tracer.sdk.runtime import Runtime
+from tracer.sdk.root import Carries, Task, task_of, with_task
+from tracer.sdk.runtime import Runtime, forks
 from tracer.stages import Stage
 
-CANCELLED = (asyncio.CancelledError, GeneratorExit)
+CANCELLED = frozenset({"CancelledError", "GeneratorExit", "KeyboardInterrupt"})
+"""By name: importing :mod:`asyncio` takes longer than all of the SDK."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,8 @@ class Spec:
     """What a decorator makes: the span's kind and names, and the stage it is.
 
     ``from_first_item``: the stage begins with a stream's first item; without one there is
-    no stage, because nobody says how the wait divides.
+    no stage, because nobody says how the wait divides. ``output``: the attribute that takes
+    the text of a stream where content is captured.
     """
 
     operation: str = ""
@@ -34,74 +36,141 @@ class Spec:
     root: bool = False
     name: str = ""
     attributes: Mapping[str, Any] = field(default_factory=dict)
+    output: str = ""
+    span_name: str = ""
+
+    def __post_init__(self) -> None:
+        told: dict[str, Any] = {}
+        if self.operation:
+            told[semconv.GEN_AI_OPERATION_NAME] = self.operation
+        if self.stage is not None:
+            told[semconv.STAGE] = str(self.stage)
+        object.__setattr__(self, "attributes", {**told, **self.attributes})
 
 
 class Live:
-    """A begun span. ``end`` may be called often and from anywhere; the first call counts."""
+    """A begun span. ``end`` may be called often and from anywhere; the first call counts.
+
+    ``within``: the context that it begins in, where that is not the current one; ``more``:
+    attributes beside the spec's.
+    """
 
     __slots__ = (
-        "_done", "_owner", "context", "runtime", "span", "spec", "stage_from_mono_ns",
-        "start_mono_ns", "task",
+        "_born", "_done", "_late", "context", "outer", "owner", "runtime", "span", "spec",
+        "stage_from_mono_ns", "stage_until_mono_ns", "start_mono_ns", "stopped_early", "task", "told",
     )  # fmt: skip
 
-    def __init__(self, runtime: Runtime, spec: Spec, name: str) -> None:
+    def __init__(
+        self, runtime: Runtime, spec: Spec, name: str, within: otel_context.Context | None = None,
+        more: Mapping[str, Any] | None = None,
+    ) -> None:  # fmt: skip
         self.runtime, self.spec = runtime, spec
-        self.start_mono_ns = runtime.clock.mono_ns()
-        self._done = False
-        outer = current_task()
-        self.task = Task(self.start_mono_ns) if outer is None and spec.root else None
-        self._owner = self.task or outer
+        self.start_mono_ns = start = runtime.clock.mono_ns()
+        self._done = self.stopped_early = False
+        self._born = forks()
+        self.told: dict[str, Any] = {}
         self.stage_from_mono_ns: int | None = None
+        self.stage_until_mono_ns: int | None = None
+        self.outer = otel_context.get_current() if within is None else within
+        outer_task = task_of(self.outer)
+        self.task = Task(start) if outer_task is None and spec.root else None
+        self.owner = self.task or outer_task
+        late = runtime.late
+        self._late = late if late is not None and late.is_alone() else None
+        attributes: Mapping[str, Any] | None = spec.attributes
+        if self._late is not None:
+            self.told, attributes = {**spec.attributes, **(more or {})}, None
+        elif more:
+            attributes = {**spec.attributes, **more}
         self.span: Span = runtime.tracer.start_span(
-            name, kind=spec.kind, start_time=runtime.anchor.to_unix_ns(self.start_mono_ns),
-            record_exception=False, set_status_on_exception=False,
+            name, self.outer, spec.kind, attributes, None, runtime.anchor.to_unix_ns(start),
+            False, False,
         )  # fmt: skip
-        context = otel.set_span_in_context(self.span)
+        context = otel.set_span_in_context(self.span, self.outer)
         self.context = with_task(self.task, context) if self.task is not None else context
-        if self.span.is_recording():
-            if spec.operation:
-                self.span.set_attribute(semconv.GEN_AI_OPERATION_NAME, spec.operation)
-            if spec.stage is not None:
-                self.span.set_attribute(semconv.STAGE, str(spec.stage))
-            for key, value in spec.attributes.items():
-                self.span.set_attribute(key, value)
 
     def enter(self) -> object:
         """Make it current; give the token to :meth:`leave` in the same step."""
         return otel_context.attach(self.context)
 
     def leave(self, token: Any) -> None:
-        otel_context.detach(token)
+        """Make current what was. In another task or thread than :meth:`enter`, only if it is."""
+        try:
+            token.var.reset(token)
+        except AttributeError:  # OTEL_PYTHON_CONTEXT names another implementation
+            otel_context.detach(token)
+        except (ValueError, RuntimeError):
+            if otel_context.get_current() is self.context:
+                otel_context.attach(self.outer)
 
-    def note_first_item(self, mono_ns: int) -> None:
-        """Something reached whoever waits for the task: its first-token clock stops."""
-        if self.task is not None and self.task.first_item_mono_ns is None:
-            self.task.first_item_mono_ns = mono_ns
+    def note_item(self, mono_ns: int, carries: Carries, *, of_model: bool) -> None:
+        """An item of its stream: the first-token clocks of the task stop."""
+        if self.task is not None:
+            self.task.note_item(mono_ns, carries)
+        if of_model and self.owner is not None and carries:
+            self.owner.note_token(mono_ns, carries)
 
     def end(self, problem: BaseException | None = None) -> None:
         """End it; a cancelled or left call is no error. Never raises."""
         if self._done:
             return
         self._done = True
+        if self._born != forks():  # begun by the process that this one was forked from
+            return
         try:
-            self._end(problem)
+            status, kind = outcome_of(problem)
+            self.stopped_early = self.stopped_early or isinstance(problem, GeneratorExit)
+            self.finish(status, kind, self.runtime.clock.mono_ns())
         except Exception:  # noqa: BLE001  telemetry never breaks the application
             self.runtime.fault()
 
-    def _end(self, problem: BaseException | None) -> None:
-        now = self.runtime.clock.mono_ns()
-        stage, status, kind = self.spec.stage, "ok", ""
-        if isinstance(problem, CANCELLED):
-            status, kind = "cancelled", type(problem).__name__
-        elif problem is not None:
-            status, kind = "error", type(problem).__name__
-        if kind and status == "error":
-            self.span.set_attribute(semconv.ERROR_TYPE, kind)
-            self.span.set_status(otel.StatusCode.ERROR)
-        begun = self.stage_from_mono_ns if self.spec.from_first_item else self.start_mono_ns
-        if stage is not None and self._owner is not None and begun is not None:
-            self._owner.add(stage, begun, now)
-        if self.task is not None:
-            self.task.write(self.span, now, status, kind if status != "ok" else "")
-        self.span.end(end_time=self.runtime.anchor.to_unix_ns(now))
+    def finish(self, status: str, kind: str, now: int, *, failed: bool | None = None) -> None:
+        """Write what is known at the end, and end the span at ``now``.
 
+        ``failed``: whether the span's own status says so, where that is not the record's.
+        """
+        self._done = True
+        span, spec = self.span, self.spec
+        told = self.told
+        if status == "error":
+            told[semconv.ERROR_TYPE] = kind
+        if status == "error" if failed is None else failed:
+            span.set_status(otel.StatusCode.ERROR)
+        if self.stopped_early:
+            told[semconv.STOPPED_EARLY] = True
+        begun = self.stage_from_mono_ns if spec.from_first_item else self.start_mono_ns
+        if spec.stage is not None and self.owner is not None and begun is not None:
+            self.owner.add(spec.stage, begun, self.stage_until_mono_ns or now)
+        if span.is_recording():
+            self._write(told, self._record_maker(kind, status, now))
+        span.end(self.runtime.anchor.to_unix_ns(now))
+
+    def _record_maker(
+        self, kind: str, status: str, now: int
+    ) -> Callable[[], dict[str, Any]] | None:
+        """What makes the task's record, if this is a task's span."""
+        if self.task is None:
+            return None
+        if kind:
+            self.told[semconv.ERROR_TYPE] = kind
+        self.task.closed = True
+        return partial(self.task.record, now, status)
+
+    def _write(self, told: dict[str, Any], record: Callable[[], dict[str, Any]] | None) -> None:
+        """On the span; or beside it, where only the sending thread looks."""
+        late = self._late
+        if late is not None and late.is_alone():
+            late.keep(self.span.get_span_context().span_id, told, record)
+            return
+        if record is not None:
+            told.update(record())
+        if told:
+            self.span.set_attributes(told)
+
+
+def outcome_of(problem: BaseException | None) -> tuple[str, str]:
+    """The record's status and the kind of error; the text of an error is never looked at."""
+    if problem is None or (isinstance(problem, SystemExit) and problem.code in (None, 0)):
+        return "ok", ""
+    kind = type(problem).__name__
+    return ("cancelled" if kind in CANCELLED else "error"), kind

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
+from enum import IntEnum
+from typing import Any
 
 from opentelemetry import context as otel_context
-from opentelemetry.trace import Span
 
 from tracer import semconv
 from tracer.stages import Stage, StageInterval, partition
@@ -14,49 +13,128 @@ from tracer.stages import Stage, StageInterval, partition
 _KEY = otel_context.create_key("stagelens-task")
 SOURCE = "app"
 OPERATION = "invoke_workflow"
+Interval = tuple[Stage, int, int]
+
+
+class Carries(IntEnum):
+    """What an item of a stream carries of a model's answer."""
+
+    NOTHING = 0
+    TOKEN = 1
+    ANSWER = 2
 
 
 class Task:
-    """Collects the stages below one outermost span, from any thread or task."""
+    """Collects the stages below one outermost span, from any thread or task.
+
+    Appending to a list needs no lock, and a lock could be left taken by a fork. ``waits``
+    are times in which a client did not take what was there: they are ``deliver``, and no
+    part of a ``decode`` around them.
+    """
+
+    __slots__ = (
+        "closed", "first_answer_mono_ns", "first_chunk_mono_ns", "first_token_mono_ns", "intervals",
+        "last_token_mono_ns", "model_answer_mono_ns", "model_token_mono_ns", "operation",
+        "start_mono_ns", "streams", "waits",
+    )  # fmt: skip
 
     def __init__(self, start_mono_ns: int) -> None:
         self.start_mono_ns = start_mono_ns
-        self.first_item_mono_ns: int | None = None
-        self._intervals: list[StageInterval] = []
-        self._lock = threading.Lock()
+        self.operation = OPERATION
+        self.closed = False
+        self.intervals: list[Interval] = []
+        self.waits: list[tuple[int, int]] = []
+        self.first_chunk_mono_ns: int | None = None  # of what the task itself gives
+        self.first_token_mono_ns: int | None = None
+        self.first_answer_mono_ns: int | None = None
+        self.model_token_mono_ns: int | None = None  # of any model's stream inside
+        self.model_answer_mono_ns: int | None = None
+        self.last_token_mono_ns: int | None = None
+        self.streams: bool | None = None
 
     def add(self, stage: Stage, start_mono_ns: int, end_mono_ns: int) -> None:
-        with self._lock:
-            self._intervals.append(StageInterval(stage, start_mono_ns, max(start_mono_ns, end_mono_ns)))
+        """A stage ran; one that ends after the task is none of its."""
+        if self.closed:
+            return
+        self.intervals.append((stage, start_mono_ns, max(start_mono_ns, end_mono_ns)))
 
-    def write(self, span: Span, end_mono_ns: int, status: str, error_type: str) -> None:
+    def note_item(self, mono_ns: int, carries: Carries) -> None:
+        """The task's own stream gave an item."""
+        if self.first_chunk_mono_ns is None:
+            self.first_chunk_mono_ns = mono_ns
+        if carries and self.first_token_mono_ns is None:
+            self.first_token_mono_ns = mono_ns
+        if carries is Carries.ANSWER and self.first_answer_mono_ns is None:
+            self.first_answer_mono_ns = mono_ns
+
+    def note_token(self, mono_ns: int, carries: Carries) -> None:
+        """A model's stream inside gave a token."""
+        if self.model_token_mono_ns is None:
+            self.model_token_mono_ns = mono_ns
+        if carries is Carries.ANSWER and self.model_answer_mono_ns is None:
+            self.model_answer_mono_ns = mono_ns
+        self.last_token_mono_ns = mono_ns
+
+    def record(self, end_mono_ns: int, status: str) -> dict[str, Any]:
         """The record's attributes, as the proxy writes them on its own roots."""
-        for name, value in self._record(end_mono_ns, status):
-            span.set_attribute(name, value)
-        if error_type:
-            span.set_attribute(semconv.ERROR_TYPE, error_type)
+        start, chunk = self.start_mono_ns, self.first_chunk_mono_ns
+        told: dict[str, Any] = {
+            semconv.RECORD_VERSION: semconv.RECORD_VERSION_NOW,
+            semconv.SOURCE: SOURCE,
+            semconv.OPERATION: self.operation,
+            semconv.STATUS: status,
+            semconv.STREAM: chunk is not None if self.streams is None else self.streams,
+            semconv.E2E_NS: end_mono_ns - start,
+        }
+        told.update(self._stages(end_mono_ns))
+        for name, at in (
+            (semconv.FIRST_CHUNK_NS, chunk),
+            (semconv.FIRST_TOKEN_NS, self.first_token_mono_ns),
+            (semconv.FIRST_ANSWER_NS, self.first_answer_mono_ns),
+        ):
+            if at is not None:
+                told[name] = at - start
+        return told
 
-    def _record(self, end_mono_ns: int, status: str) -> Iterator[tuple[str, str | int | bool]]:
-        with self._lock:
-            divided = partition(self.start_mono_ns, end_mono_ns, self._intervals)
-        yield semconv.RECORD_VERSION, semconv.RECORD_VERSION_NOW
-        yield semconv.SOURCE, SOURCE
-        yield semconv.OPERATION, OPERATION
-        yield semconv.STATUS, status
-        yield semconv.STREAM, self.first_item_mono_ns is not None
-        yield semconv.E2E_NS, end_mono_ns - self.start_mono_ns
-        for stage in Stage:
-            yield semconv.stage_ns(stage), divided.exclusive_ns[stage]
-            if count := divided.counts[stage]:
-                yield semconv.stage_count(stage), count
-        if self.first_item_mono_ns is not None:
-            yield semconv.FIRST_CHUNK_NS, self.first_item_mono_ns - self.start_mono_ns
-            yield semconv.FIRST_TOKEN_NS, self.first_item_mono_ns - self.start_mono_ns
+    def _stages(self, end_mono_ns: int) -> dict[str, int]:
+        """Every stage's exclusive time, and how often it ran where it did."""
+        if not self.intervals:
+            return {**_NO_TIMES, _REST: end_mono_ns - self.start_mono_ns}
+        given, cut = list(self.intervals), list(self.waits)
+        pieces = [piece for one in given for piece in _without(one, cut)]
+        pieces += [StageInterval(Stage.DELIVER, *wait) for wait in cut]
+        divided = partition(self.start_mono_ns, end_mono_ns, pieces)
+        told = {semconv.stage_ns(stage): ns for stage, ns in divided.exclusive_ns.items()}
+        for stage, _, _ in given:
+            name = semconv.stage_count(stage)
+            told[name] = told.get(name, 0) + 1
+        return told
+
+
+_NO_TIMES = {semconv.stage_ns(stage): 0 for stage in Stage}
+_REST = semconv.stage_ns(Stage.UNATTRIBUTED)
+
+
+def _without(one: Interval, waits: list[tuple[int, int]]) -> list[StageInterval]:
+    """A ``decode`` without the times in which the client was waited for; others as they are."""
+    stage, start, end = one
+    pieces: list[StageInterval] = []
+    if stage is Stage.DECODE:
+        for begun, over in waits:
+            if start <= begun and over <= end:
+                pieces.append(StageInterval(stage, start, begun))
+                start = over
+    pieces.append(StageInterval(stage, start, end))
+    return pieces
+
+
+def task_of(context: otel_context.Context) -> Task | None:
+    found = context.get(_KEY)
+    return found if isinstance(found, Task) else None
 
 
 def current_task() -> Task | None:
-    found = otel_context.get_value(_KEY)
-    return found if isinstance(found, Task) else None
+    return task_of(otel_context.get_current())
 
 
 def with_task(task: Task, context: otel_context.Context) -> otel_context.Context:

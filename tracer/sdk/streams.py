@@ -2,7 +2,8 @@
 
 A generator's span must not be current while its consumer works: the consumer's own
 spans would become its children, and a detach in another task would fail. So it is made
-current for each step and taken back before the item is given.
+current for each step and taken back before the item is given. What the generator's own code
+has made current at its ``yield`` is kept aside and is current again in its next step.
 """
 
 from __future__ import annotations
@@ -10,50 +11,95 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Generator
 from typing import Any
 
+from opentelemetry import context as otel_context
+
 from tracer import semconv
+from tracer.sdk.content import StreamText, carries_of, has_usage, note_usage
 from tracer.sdk.live import Live
 
 
 class _Stream:
     """Counts items and their gaps; ends the span when the stream does, however it does."""
 
-    def __init__(self, live: Live, inner: Any, counts: bool) -> None:
+    def __init__(self, live: Live, inner: Any) -> None:
         self._live = live
         self._inner = inner
-        self._counts = counts
         self._items = 0
         self._last_mono_ns: int | None = None
         self._gaps: list[int] = []
+        self._usage: Any = None
+        runtime = live.runtime
+        captured = runtime.capture_content and live.spec.output and live.span.is_recording()
+        self._text = StreamText(runtime.content_limit) if captured else None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    def _note(self) -> None:
-        now = self._live.runtime.clock.mono_ns()
-        span = self._live.span
-        self._live.note_first_item(now)
-        if self._items == 0 and self._counts:
-            self._live.stage_from_mono_ns = now
-            span.set_attribute(semconv.FIRST_ITEM_NS, now - self._live.start_mono_ns)
+    def _leave(self, token: Any) -> None:
+        """Keep what the generator left current for its next step."""
+        live = self._live
+        found = otel_context.get_current()
+        live.leave(token)
+        live.context = found
+
+    def _note(self, item: Any) -> None:
+        try:
+            self._note_item(item)
+        except Exception:  # noqa: BLE001  telemetry never breaks the application
+            self._live.runtime.fault()
+
+    def _note_item(self, item: Any) -> None:
+        live = self._live
+        now = live.runtime.clock.mono_ns()
+        counts = live.spec.from_first_item
+        carries = carries_of(item)
+        live.note_item(now, carries, of_model=counts or live.spec.root)
+        if self._text is not None:
+            self._text.add(item)
+        if counts and has_usage(item):
+            self._usage = item
+        if counts and carries:  # a role, a count or a sign of life is no token
+            self._note_token(now)
+
+    def _note_token(self, now: int) -> None:
+        live = self._live
+        if self._items == 0:
+            live.stage_from_mono_ns = now
+            live.span.set_attribute(semconv.FIRST_ITEM_NS, now - live.start_mono_ns)
         elif self._last_mono_ns is not None and len(self._gaps) < semconv.ITL_CAP:
             self._gaps.append(now - self._last_mono_ns)
         self._items += 1
-        self._last_mono_ns = now
+        self._last_mono_ns = live.stage_until_mono_ns = now
 
-    def _end(self, problem: BaseException | None = None) -> None:
+    def _end(self, problem: BaseException | None = None, *, early: bool = False) -> None:
         live = self._live
-        if self._counts and self._last_mono_ns is not None and live.span.is_recording():
-            live.span.set_attribute(semconv.ITEMS, self._items)
-            live.span.set_attribute(
-                semconv.LAST_ITEM_NS, self._last_mono_ns - live.start_mono_ns
-            )
-            if self._gaps:
-                live.span.set_attribute(semconv.ITL_NS, ",".join(map(str, self._gaps)))
-                live.span.set_attribute(semconv.ITL_KIND, "chunk")
+        try:
+            live.stopped_early = live.stopped_early or early
+            if live.span.is_recording():
+                self._write()
+        except Exception:  # noqa: BLE001
+            live.runtime.fault()
         live.end(problem)
 
+    def _write(self) -> None:
+        live = self._live
+        if self._text is not None:
+            self._text.note(live.runtime, live.span, live.spec.output)
+        if not live.spec.from_first_item or self._last_mono_ns is None:
+            return
+        told: dict[str, Any] = {
+            semconv.ITEMS: self._items,
+            semconv.LAST_ITEM_NS: self._last_mono_ns - live.start_mono_ns,
+        }
+        if self._gaps:
+            told[semconv.ITL_NS] = ",".join(map(str, self._gaps))
+            told[semconv.ITL_KIND] = "chunk"
+        live.span.set_attributes(told)
+        note_usage(live.span, self._usage)
+
     def __del__(self) -> None:
-        self._end()
+        if "_text" in self.__dict__:  # else it was never whole
+            self._end(early=True)
 
 
 class SyncStream(_Stream, Generator[Any, Any, Any]):
@@ -63,13 +109,13 @@ class SyncStream(_Stream, Generator[Any, Any, Any]):
         return self
 
     def __next__(self) -> Any:
-        return self._step(lambda: next(self._inner))
+        return self._step(next, self._inner)
 
     def send(self, value: Any) -> Any:
-        return self._step(lambda: self._inner.send(value))
+        return self._step(self._inner.send, value)
 
     def throw(self, *problem: Any) -> Any:
-        return self._step(lambda: self._inner.throw(*problem))
+        return self._step(self._inner.throw, *problem)
 
     def close(self) -> None:
         token = self._live.enter()
@@ -80,8 +126,8 @@ class SyncStream(_Stream, Generator[Any, Any, Any]):
             self._end(problem)
             raise
         finally:
-            self._live.leave(token)
-        self._end()
+            self._leave(token)
+        self._end(early=True)
 
     def __enter__(self) -> SyncStream:
         return self
@@ -89,10 +135,10 @@ class SyncStream(_Stream, Generator[Any, Any, Any]):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _step(self, step: Any) -> Any:
+    def _step(self, step: Any, *values: Any) -> Any:
         token = self._live.enter()
         try:
-            item = step()
+            item = step(*values)
         except StopIteration:
             self._end()
             raise
@@ -100,19 +146,29 @@ class SyncStream(_Stream, Generator[Any, Any, Any]):
             self._end(problem)
             raise
         finally:
-            self._live.leave(token)
-        self._note()
+            self._leave(token)
+        self._note(item)
         return item
 
 
 class AsyncStream(_Stream, AsyncGenerator[Any, Any]):
     """The same for asynchronous ones."""
 
+    def __init__(self, live: Live, inner: Any) -> None:
+        super().__init__(live, inner)
+        self._iterator = inner if hasattr(inner, "__anext__") else None
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._inner, name)
+        return self.aclose if name == "close" else found
+
     def __aiter__(self) -> AsyncStream:
         return self
 
     async def __anext__(self) -> Any:
-        return await self._step(self._inner.__anext__)
+        if self._iterator is None:
+            self._iterator = aiter(self._inner)
+        return await self._step(self._iterator.__anext__)
 
     async def asend(self, value: Any) -> Any:
         return await self._step(self._inner.asend, value)
@@ -121,17 +177,18 @@ class AsyncStream(_Stream, AsyncGenerator[Any, Any]):
         return await self._step(self._inner.athrow, *problem)
 
     async def aclose(self) -> None:
+        inner = self._inner if self._iterator is None else self._iterator
         token = self._live.enter()
         try:
-            close = getattr(self._inner, "aclose", None) or getattr(self._inner, "close", None)
+            close = getattr(inner, "aclose", None) or getattr(inner, "close", None)
             if close is not None:
                 await close()
         except BaseException as problem:
             self._end(problem)
             raise
         finally:
-            self._live.leave(token)
-        self._end()
+            self._leave(token)
+        self._end(early=True)
 
     async def __aenter__(self) -> AsyncStream:
         return self
@@ -150,6 +207,6 @@ class AsyncStream(_Stream, AsyncGenerator[Any, Any]):
             self._end(problem)
             raise
         finally:
-            self._live.leave(token)
-        self._note()
+            self._leave(token)
+        self._note(item)
         return item

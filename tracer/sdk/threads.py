@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextvars
+import functools
 import threading
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable
 from concurrent import futures
 from typing import Any, ParamSpec, TypeVar
-
-from opentelemetry import propagate
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -22,6 +21,21 @@ class ThreadPoolExecutor(futures.ThreadPoolExecutor):
         return super().submit(context.run, fn, *args, **kwargs)  # type: ignore[arg-type]
 
 
+def carry(function: Callable[P, R]) -> Callable[P, R]:
+    """``function`` in the context of whoever calls ``carry``, in any thread and any number of them.
+
+    For pools and threads of the standard library and others:
+    ``pool.map(carry(search), queries)``, ``loop.run_in_executor(None, carry(search), query)``,
+    ``Thread(target=carry(search))``.
+    """
+    context = contextvars.copy_context()
+
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        return context.copy().run(function, *args, **kwargs)
+
+    return functools.update_wrapper(run, function)
+
+
 def run_in_thread(
     function: Callable[P, Any], *args: P.args, **kwargs: P.kwargs
 ) -> threading.Thread:
@@ -30,9 +44,3 @@ def run_in_thread(
     thread = threading.Thread(target=context.run, args=(function, *args), kwargs=kwargs)
     thread.start()
     return thread
-
-
-def inject(headers: MutableMapping[str, str]) -> MutableMapping[str, str]:
-    """Add ``traceparent`` and ``tracestate`` of the current span to outgoing ``headers``."""
-    propagate.inject(headers)
-    return headers

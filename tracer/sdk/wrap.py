@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable, Generator
+from dataclasses import replace
+from types import CoroutineType
 from typing import Any
 
 from tracer.sdk.live import Live, Spec
@@ -13,18 +15,25 @@ from tracer.sdk.streams import AsyncStream, SyncStream
 
 Begin = Callable[[Runtime, Spec, Callable[..., Any], tuple[Any, ...], dict[str, Any]], Live]
 Finish = Callable[[Live, Any], None]
-PLAIN = (str, bytes, bytearray, dict, list, tuple, set, frozenset, int, float, bool, type(None))
+PLAIN = frozenset(
+    {str, bytes, bytearray, dict, list, tuple, set, frozenset, int, float, bool, type(None)}
+)
 
 
-def wrap(function: Any, spec: Spec, begin: Begin, finish: Finish, *, streams: bool) -> Any:
+def wrap(function: Any, spec: Spec, begin: Begin, finish: Finish) -> Any:
     """``function`` in a span; classmethods, staticmethods and callable objects too.
 
-    ``streams``: what it gives is watched if it is a stream of some client.
+    Raises:
+        TypeError: a class; its methods can be decorated.
     """
+    if inspect.isclass(function):
+        raise TypeError(f"{function.__name__} is a class: decorate its methods")
     if isinstance(function, classmethod | staticmethod):
-        inner = wrap(function.__func__, spec, begin, finish, streams=streams)
+        inner = wrap(function.__func__, spec, begin, finish)
         return type(function)(inner)
-    called = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
+    plain = inspect.isroutine(function) or isinstance(function, functools.partial)
+    called = function if plain else getattr(function, "__call__", function)  # noqa: B004
+    spec = replace(spec, span_name=span_name(spec, function))
     kind: Callable[..., Any]
     if inspect.isasyncgenfunction(called) or inspect.isgeneratorfunction(called):
         kind = _generator
@@ -32,7 +41,14 @@ def wrap(function: Any, spec: Spec, begin: Begin, finish: Finish, *, streams: bo
         kind = _coroutine
     else:
         kind = _plain
-    return kind(function, spec, begin, finish, streams, inspect.isasyncgenfunction(called))
+    return kind(function, spec, begin, finish, inspect.isasyncgenfunction(called))
+
+
+def span_name(spec: Spec, function: Any) -> str:
+    """``{operation} {name}``, the conventions' form; the function's name where none was given."""
+    own = getattr(function, "__name__", "") or type(function).__name__
+    told = spec.name or (own if function is not None else "")
+    return f"{spec.operation} {told}".strip() if spec.operation else told or "stage"
 
 
 def _named(wrapper: Any, function: Any) -> Any:
@@ -40,11 +56,11 @@ def _named(wrapper: Any, function: Any) -> Any:
     return functools.update_wrapper(wrapper, function, updated=updated)
 
 
-def _plain(
-    function: Any, spec: Spec, begin: Begin, finish: Finish, streams: bool, _a: bool
-) -> Any:
+def _plain(function: Any, spec: Spec, begin: Begin, finish: Finish, _a: bool) -> Any:
     def call(*args: Any, **kwargs: Any) -> Any:
         runtime = active()
+        if runtime is None:
+            return function(*args, **kwargs)
         live = _begin(runtime, begin, spec, function, args, kwargs)
         if live is None:
             return function(*args, **kwargs)
@@ -56,19 +72,17 @@ def _plain(
             raise
         finally:
             live.leave(token)
-        return _given(live, result, finish, streams)
+        return _given(live, result, finish)
 
     return _named(call, function)
 
 
-def _coroutine(
-    function: Any, spec: Spec, begin: Begin, finish: Finish, streams: bool, _a: bool
-) -> Any:
+def _coroutine(function: Any, spec: Spec, begin: Begin, finish: Finish, _a: bool) -> Any:
     async def call(*args: Any, **kwargs: Any) -> Any:
         live = _begin(active(), begin, spec, function, args, kwargs)
         if live is None:
             return await function(*args, **kwargs)
-        return _given(live, await _awaited(live, function(*args, **kwargs)), finish, streams)
+        return _given(live, await _awaited(live, function(*args, **kwargs)), finish)
 
     return _named(call, function)
 
@@ -84,15 +98,13 @@ async def _awaited(live: Live, pending: Any) -> Any:
         live.leave(token)
 
 
-def _generator(
-    function: Any, spec: Spec, begin: Begin, _finish: Finish, streams: bool, is_async: bool
-) -> Any:
+def _generator(function: Any, spec: Spec, begin: Begin, _finish: Finish, is_async: bool) -> Any:
     def call(*args: Any, **kwargs: Any) -> Any:
-        live = _begin(active(), begin, spec, function, args, kwargs)
         made = function(*args, **kwargs)
+        live = _begin(active(), begin, spec, function, args, kwargs)
         if live is None:
             return made
-        return (AsyncStream if is_async else SyncStream)(live, made, streams)
+        return (AsyncStream if is_async else SyncStream)(live, made)
 
     return _named(call, function)
 
@@ -110,16 +122,17 @@ def _begin(
         return None
 
 
-def _given(live: Live, result: Any, finish: Finish, streams: bool) -> Any:
+def _given(live: Live, result: Any, finish: Finish) -> Any:
     """What was given: a coroutine or a stream is watched to its end, all else ends the span."""
-    if inspect.isawaitable(result) and inspect.iscoroutine(result):
-        return _later(live, result, finish, streams)
-    if inspect.isasyncgen(result) or (streams and hasattr(result, "__anext__")):
-        return AsyncStream(live, result, streams)
-    if inspect.isgenerator(result) or (
-        streams and hasattr(result, "__next__") and not isinstance(result, PLAIN)
-    ):
-        return SyncStream(live, result, streams)
+    kind = type(result)
+    if kind not in PLAIN:
+        if isinstance(result, CoroutineType):
+            return _later(live, result, finish)
+        try:
+            if (stream := _stream_of(live, result, kind)) is not None:
+                return stream
+        except Exception:  # noqa: BLE001  a stranger's object may raise at anything
+            live.runtime.fault()
     try:
         finish(live, result)
     except Exception:  # noqa: BLE001
@@ -128,5 +141,27 @@ def _given(live: Live, result: Any, finish: Finish, streams: bool) -> Any:
     return result
 
 
-async def _later(live: Live, pending: Any, finish: Finish, streams: bool) -> Any:
-    return _given(live, await _awaited(live, pending), finish, streams)
+def _stream_of(live: Live, result: Any, kind: type) -> Any:
+    """``result`` inside the span if it is a stream, or an answer with one; else None."""
+    if issubclass(kind, AsyncGenerator):
+        return AsyncStream(live, result)
+    if issubclass(kind, Generator) or (live.spec.root and _is_lazy(kind)):
+        return SyncStream(live, result)
+    body = getattr(result, "body_iterator", None)  # Starlette's and FastAPI's streaming answers
+    if body is not None and hasattr(body, "__aiter__"):
+        result.body_iterator = AsyncStream(live, body)
+        return result
+    if not live.spec.from_first_item:
+        return None
+    if hasattr(kind, "__anext__") or hasattr(kind, "__aiter__"):
+        return AsyncStream(live, result)
+    return SyncStream(live, result) if hasattr(kind, "__next__") else None
+
+
+def _is_lazy(kind: type) -> bool:
+    """``map``, ``filter``, ``zip`` and what :mod:`itertools` makes run while they are read."""
+    return kind in (map, filter, zip, enumerate) or kind.__module__ == "itertools"
+
+
+async def _later(live: Live, pending: Any, finish: Finish) -> Any:
+    return _given(live, await _awaited(live, pending), finish)

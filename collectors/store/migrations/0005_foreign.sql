@@ -27,7 +27,7 @@ SELECT now64(3, 'UTC') AS SeenAt, TraceId, toUInt32(count()) AS Spans,
       OR startsWith(k, 'gen_ai.latency.'), mapKeys(SpanAttributes))
   )) AS Calls
 FROM {db}.otel_traces
-WHERE ScopeName != 'stagelens' OR SpanAttributes['stagelens.source'] = 'upstream'
+WHERE ScopeName != 'stagelens' OR (SpanKind = 'Server' AND SpanAttributes['stagelens.source'] = 'upstream')
 GROUP BY TraceId;
 -- The kinds of metrics that 0001 left out.
 CREATE TABLE IF NOT EXISTS {db}.otel_metrics_histogram (

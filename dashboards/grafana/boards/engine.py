@@ -7,6 +7,7 @@ from typing import Final
 from dashboards.grafana.spec import Board, Panel, Row
 from dashboards.grafana.sql import IN_RANGE, STEP, chosen, requests, select
 from dashboards.grafana.variables import INSTANCE, MODEL, ROUTE, TAG
+from tracer import semconv
 
 _BY_TIME: Final = "GROUP BY time\nORDER BY time"
 _STEPS: Final = (
@@ -20,10 +21,15 @@ _KIND: Final = (
 )
 _SAYING: Final = "nullIf(sumIf(InputTokens, CachedTokens IS NOT NULL), 0)"
 """Prompt tokens of the requests that say how many were cached."""
+_WHICH_GPU: Final = (
+    "arrayStringConcat(arrayFilter(part -> part != '', [ResourceAttributes['host.name'], "
+    "if(Attributes['gpu'] = '', Attributes['hw.id'], Attributes['gpu']), Attributes['reason']]), ' ')"
+)
 GPU_GAUGES: Final = {
-    "GPU use": ("hw.gpu.utilization", "percentunit", "Share of the time that kernels ran."),
-    "GPU memory": ("hw.gpu.memory.usage", "bytes", "In use."),
-    "GPU power": ("hw.power", "watt", "Drawn."),
+    "GPU use": (semconv.METRIC_GPU_UTILIZATION, "percentunit", "Share of the time that kernels ran."),
+    "GPU memory": (semconv.METRIC_GPU_MEMORY_USAGE, "bytes", "In use."),
+    "GPU power": (semconv.METRIC_GPU_POWER, "watt", "Drawn."),
+    "GPU held back": (semconv.METRIC_GPU_THROTTLED, "short", "1 while its clock is held back, by reason."),
 }
 
 
@@ -36,13 +42,12 @@ def _over_time(title: str, about: str, columns: list[str], unit: str, stacked: b
 
 def _gpu(title: str, name: str, unit: str, about: str) -> Panel:
     sql = select(
-        ["$__timeInterval(TimeUnix) AS time",
-         "concat(ServiceName, ' ', Attributes['hw.id']) AS gpu", "max(Value) AS value"],
+        ["$__timeInterval(TimeUnix) AS time", f"{_WHICH_GPU} AS gpu", "max(Value) AS value"],
         f"FROM otel_metrics_gauge\nWHERE $__timeFilter(TimeUnix) AND MetricName = '{name}'\n"
         "GROUP BY time, gpu\nORDER BY time",
     )  # fmt: skip
     return Panel(title, "timeseries", f"{about} Gauge {name}; empty where no collector sends it.",
-                 sql, unit, width=8)  # fmt: skip
+                 sql, unit, width=6)  # fmt: skip
 
 
 BOARD: Final = Board(

@@ -103,13 +103,13 @@ _WHERE_TIME_GOES: Final = Row(
             "Mean time of each stage, in all requests and in those at or above the chosen "
             "percentile of E2E. What grows between the two bars makes the slow ones slow.",
             select(
-                ["which", "count() AS n", *stage_means()],
+                ["concat(which, ', n = ', toString(count())) AS requests", *stage_means()],
                 "FROM (\n  SELECT *, arrayJoin(if(E2ENs >= bound, "
                 f"['all', concat('at or above ', {text('percentile')})], ['all'])) AS which\n  "
                 + requests() + "\n)\nGROUP BY which\nORDER BY which",
                 given=_SLOW,
             ),
-            stacked=True, units={"n": "short"},
+            stacked=True,
         ),
         Panel(
             "Percentiles by stage", "table",

@@ -11,7 +11,7 @@ function layout(more) {
   const axis = { gridcolor: line, zerolinecolor: line, linecolor: line };
   return {
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { color: ink, size: 12 },
-    margin: { l: 64, r: 12, t: 8, b: 40 }, legend: { orientation: "h", y: 1.12 },
+    margin: { l: 64, r: 12, t: 8, b: 40 }, legend: { orientation: "h", y: 1.02, yanchor: "bottom" },
     ...more, xaxis: { ...axis, ...more.xaxis }, yaxis: { ...axis, ...more.yaxis },
   };
 }

@@ -58,7 +58,7 @@ function money(f) {
     ["by GPU time", price(c.gpu), price(c.gpu_per_request), price(c.gpu_per_good_request)]];
   const tasks = t.tasks ? el("p", {}, `${count(t.correct)} of ${count(t.tasks)} tasks correct; ${time(t.time_per_correct_ns)} and ` +
     `${price(t.cost_per_correct)} for each correct one.`) : el("p", { class: "quiet" }, "No task told its outcome.");
-  return el("div", {}, table("Cost", ["", "all", "a request", "a request that met the limits"], rows), tasks);
+  return el("div", {}, table("Cost", ["reckoned", "all", "a request", "a request that met the limits"], rows), tasks);
 }
 
 function throughput(t) {

@@ -124,6 +124,6 @@ export function gpuLane(engine, scale) {
     return [el("div", { class: "name", title: `${gauge.service} ${all}` }, `${gauge.name} ${where}`),
       el("div", { class: "track" }, svg("svg", { viewBox: "0 0 1000 20", preserveAspectRatio: "none", role: "img",
         "aria-label": `${gauge.name} ${where}: ${count(values.length)} points, ${told}` },
-      svg("polyline", { points: line, class: "line" }))), el("div", { class: "time" }, told)];
+      svg("polyline", { points: line, class: "curve" }))), el("div", { class: "time" }, told)];
   }))];
 }

@@ -38,7 +38,7 @@ function stacks(stages) {
   const rows = ["p50", "p95", "p99"].flatMap((p) => {
     const parts = stages.filter((s) => STAGES.includes(s.name ?? s.stage)).map((s) => ({
       stage: s.name ?? s.stage, size: s[`${p}_ns`] ?? 0, title: `${s.name ?? s.stage} ${p}: ${time(s[`${p}_ns`])}` }));
-    return [el("div", { class: "name" }, `each stage's ${p}`), stack(parts, parts.map((x) => x.title).join(", ")),
+    return [el("div", { class: "name" }, `${p} of each stage`), stack(parts, parts.map((x) => x.title).join(", ")),
       el("div", { class: "time" }, "")];
   });
   return el("div", {}, legend(), el("div", { class: "bars", "data-test": "stacks" }, ...rows));
@@ -64,8 +64,9 @@ function stageTable(figures) {
 export function basis(summary) {
   if (summary.exact) return "";
   const span = summary.from_unix_ns === null ? "" : `, from ${when(summary.from_unix_ns)} to ${when(summary.to_unix_ns)}`;
-  return el("p", { class: "quiet" }, `Percentiles are those of t-digests over all ${count(summary.overall.requests)} requests ` +
-    `(read from ${summary.read_from})${span}. Choose fewer requests for exact ones.`);
+  return el("p", { class: "quiet" }, `${summary.read_from === "requests"
+    ? `Percentiles are those of 100,000 to 200,000 of the ${count(summary.overall.requests)} requests, picked by a hash; n, max and shares are of all`
+    : `Percentiles are those of t-digests over all ${count(summary.overall.requests)} requests (${summary.read_from})`}${span}. Choose fewer requests for exact ones.`);
 }
 
 function lost(losses) {

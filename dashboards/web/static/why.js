@@ -53,11 +53,11 @@ function interference(i) {
   const f = i.overall, who = (id) => (id ? traceLink(id) : "not stored");
   return told(i, el("p", { class: "quiet" }, `${time(f.lost_ns)} of ${time(f.decode_ns)} of decode (${share(f.share)}), in ` +
     `${count(i.mixed_steps)} of ${count(i.steps)} steps; caused ${time(f.caused_ns)}, of which by nobody known ${time(f.unknown_ns)}.`),
-  table("Requests that lost most", ["trace", "lost", "share of its decode", "steps", "caused most by"], f.worst_victims.map((v) =>
+  ...(f.worst_victims.length ? [table("Requests that lost most", ["trace", "lost", "share of its decode", "steps", "caused most by"], f.worst_victims.map((v) =>
     [who(v.trace_id), time(v.lost_ns), share(v.share), count(v.steps),
       el("span", {}, ...v.causes.slice(0, 3).flatMap((c) => [who(c.trace_id), ` ${time(c.ns)} `]))])),
   table("Requests that caused most", ["trace", "caused", "steps", "requests held up"], f.worst_causers.map((c) =>
-    [who(c.trace_id), time(c.caused_ns), count(c.steps), count(c.victims)])));
+    [who(c.trace_id), time(c.caused_ns), count(c.steps), count(c.victims)]))] : []));
 }
 
 function cache(c) {

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import Any
 
+from proxy.pipelines.callables import from_env
 from proxy.pipelines.documents import Document
 from proxy.pipelines.embed.kit import Embeds
 from proxy.pipelines.problems import StageProblem
@@ -17,6 +19,22 @@ from tracer.clock import Clock
 PATH = "/api/v1/documents/search"
 
 
+@dataclass(frozen=True, slots=True)
+class CollectorApi:
+    """The collector's API; ``token`` is what it asks for, if anything."""
+
+    url: str = ""
+    token: str = ""
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"authorization": f"Bearer {self.token}"} if self.token else {}
+
+
+NO_COLLECTOR = CollectorApi()
+"""None is started here: each retriever must name one."""
+
+
 class StoreRetriever:
     """Embeds the query where it is needed and asks the collector's API.
 
@@ -27,7 +45,7 @@ class StoreRetriever:
     def __init__(
         self,
         settings: DocumentsRetriever,
-        api_url: str,
+        api: CollectorApi,
         embeds: Embeds | None,
         web: Web,
         clock: Clock,
@@ -36,7 +54,8 @@ class StoreRetriever:
         self.name, self.top_k = settings.name, settings.top_k
         self.timeout_s, self.skips = settings.timeout_s, settings.on_error == "skip"
         self._settings = settings
-        self._url = api_url.rstrip("/") + PATH
+        self._url = api.url.rstrip("/") + PATH
+        self._headers = {**api.headers, **from_env(settings.headers_env)}
         self._embeds = embeds
         self._web = web
         self._clock = clock
@@ -54,7 +73,7 @@ class StoreRetriever:
             trace.notes[semconv.EMBED_NS] = self._clock.mono_ns() - began
             body |= {"vector": vector, "model": self._embeds.model}
         began = self._clock.mono_ns()
-        headers = {"traceparent": trace.traceparent}
+        headers = {**self._headers, "traceparent": trace.traceparent}
         answer = await self._web.ask("POST", self._url, headers, body, given.max_bytes, telling=True)
         trace.notes[semconv.SEARCH_NS] = self._clock.mono_ns() - began
         return _documents(answer)

@@ -124,7 +124,8 @@ class _Line:
         if not self.kept.strip():
             return None
         try:
-            return SessionMessage(mcp_types.jsonrpc_message_adapter.validate_json(bytes(self.kept), by_name=False))
+            said = mcp_types.jsonrpc_message_adapter.validate_json(bytes(self.kept), by_name=False)
+            return SessionMessage(said)
         except ValueError as problem:
             return problem
 

@@ -88,6 +88,7 @@ class Story:
     locked_out: subprocess.CompletedProcess[str]
     refused: dict[str, str]
     exit_code: int
+    spools: list[str]
 
 
 BEYOND_THE_WRITER = ("CREATE USER x", "CREATE DATABASE other", "GRANT SELECT ON *.* TO default",
@@ -123,7 +124,8 @@ def story(folder: Path) -> Story:
             process.send_signal(signal.SIGTERM)
             process.wait(60)
         locked_out = finished(stagelens(port, "collect", *ports, password="CANARY"))
-    return Story(rows, checked, sized, locked_out, refused, process.returncode)
+    spools = [path.name for path in (folder / "data" / "spool").iterdir() if path.is_dir()]
+    return Story(rows, checked, sized, locked_out, refused, process.returncode, spools)
 
 
 def _one_request(facts: dict[str, Any]) -> list[dict[str, Any]]:
@@ -148,6 +150,13 @@ def test_the_writer_migrates_writes_and_reads(story: Story) -> None:
     """With its rights alone the schema is made, and a request that was sent is in the API's answer."""
     assert [row["model"] for row in story.rows] == ["d'arc"]
     assert story.exit_code == 0
+
+
+def test_the_spool_is_in_the_data_folder(story: Story) -> None:
+    """What was acknowledged and is not stored yet lies where ``--data-dir`` says, one for each address."""
+    (name,) = story.spools
+    assert name.startswith("127.0.0.1-")
+    assert name.endswith("-otel")
 
 
 def test_store_commands_run_beside_the_collector(story: Story) -> None:

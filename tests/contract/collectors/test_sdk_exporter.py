@@ -126,7 +126,7 @@ def test_our_own_exporter_delivers_spans_steps_and_its_losses(live, caplog):
         step = {**STEP, semconv.STEP_ENGINE: n}
         exporter.put_step(LogRecordDraft(semconv.EVENT_ENGINE_STEP, NOW + n, step))
     exporter.start()
-    assert exporter.close(10)
+    assert not exporter.close(10)
     losses = exporter.losses()
     assert losses["spans"] == {"received": 10, "sent": 6, "in_flight": 0, "dropped": {"queue_full": 4}}
     spans = live.rows("SELECT SpanName, Duration FROM {db}.otel_traces WHERE ServiceName = 'own'")
@@ -168,7 +168,7 @@ def test_what_the_receiver_rejects_our_exporter_counts_as_dropped(live, caplog):
     exporter.put_spans(SpanGroup(7, 1, lambda: [old]))
     exporter.put_step(LogRecordDraft(semconv.EVENT_ENGINE_STEP, NOW, {**STEP, semconv.STEP_RUNNING: -1}))
     exporter.start()
-    assert exporter.close(10)
+    assert not exporter.close(10)
     for kind in ("spans", "steps"):
         assert exporter.losses()[kind]["dropped"] == {"rejected": 1}
     assert live.rows("SELECT count() AS n FROM {db}.engine_steps WHERE ServiceName = 'bad'")[0]["n"] == 0

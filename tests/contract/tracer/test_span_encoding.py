@@ -10,7 +10,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanKind
 
-from tracer.otlp import PARENT_IS_REMOTE, SAMPLED_LOCAL, SpansBody
+from tracer.otlp import PARENT_IS_REMOTE, SAMPLED_LOCAL, spans_body, spans_of
 from tracer.spans import SpanDraft, to_readable
 
 RESOURCE = Resource({"service.name": "s", "n": 1, "list": ["a", "b"]})
@@ -31,9 +31,8 @@ DRAFTS = st.builds(
 
 
 def ours(trace_id: int, drafts: list[SpanDraft]) -> ExportTraceServiceRequest:
-    body = SpansBody(RESOURCE, "scope")
-    body.add(trace_id, drafts)
-    return ExportTraceServiceRequest.FromString(body.encode())
+    body = spans_body(RESOURCE, "scope", spans_of(trace_id, drafts))
+    return ExportTraceServiceRequest.FromString(body)
 
 
 @given(st.integers(1, 2**128 - 1), st.lists(DRAFTS, max_size=3))

@@ -19,6 +19,7 @@ from collectors.documents.model import (
     NoSuchDocuments,
     OtherEmbedding,
     Search,
+    Unauthorized,
 )
 from collectors.documents.table import DocumentTable
 from collectors.documents.words import asked_words, words_of
@@ -197,6 +198,15 @@ def test_over_http_the_same_is_said(table: DocumentTable):
         assert there.remove("c", "a b&c").documents == 1
     with pytest.raises(DocumentsUnavailable, match="no collector answers"):
         there.listing()
+
+
+def test_an_api_with_a_token_asks_the_documents_client_for_it(table: DocumentTable):
+    """Without it one sentence says so, and nothing is stored; with it all is as before."""
+    with served(table, token="t" * 32) as url:
+        with pytest.raises(Unauthorized, match="asks for a token"):
+            DocumentsClient(url).add(plain("a", "x"))
+        assert table.listing().documents == ()
+        assert DocumentsClient(url, token="t" * 32).add(plain("a", "x")).chunks == 1
 
 
 @pytest.mark.parametrize(

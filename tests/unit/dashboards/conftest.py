@@ -179,7 +179,7 @@ class HandStore:
             {"TraceId": trace, "SpanId": call, "ParentSpanId": root, "start": start,
              "duration": end - start},
         ]  # fmt: skip
-        for i, (name, (a, b)) in enumerate(stages.items()):  # type: ignore[misc]
+        for i, (name, (a, b)) in enumerate(stages.items(), 1):  # type: ignore[misc]
             events = marks if name == "decode" else []
             rows.append({
                 "TraceId": trace, "SpanId": f"{i:x}{n:015x}", "ParentSpanId": call,

@@ -24,7 +24,8 @@ def three(store):
 
 
 @pytest.mark.parametrize(
-    ("sort", "e2e"), [("start", [20, 30, 10]), ("e2e", [30, 20, 10]), ("ttft", [20, 10, 30])]
+    ("sort", "e2e"),
+    [("start", [20, 30, 10]), ("end", [30, 20, 10]), ("e2e", [30, 20, 10]), ("ttft", [20, 10, 30])],
 )
 def test_the_list_is_sorted_as_asked(store, sort, e2e):
     """Latest or slowest first; without a first token last."""

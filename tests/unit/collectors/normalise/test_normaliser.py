@@ -151,7 +151,7 @@ RECORD = {
 
 def ours(live: LiveReceiver, trace: int) -> None:
     made = request(
-        one(trace, 1, None, 0, 1000, RECORD, name="POST /v1/chat/completions"),
+        one(trace, 1, None, 0, 1000, RECORD, name="POST /v1/chat/completions", kind=2),
         one(trace, 3, 1, 0, 1000, {**CHAT, "stagelens.attempt": 1}, name="chat m"),
         one(trace, 4, 3, 0, 400, {"stagelens.divisible": False}, name="time-to-first-token"),
         one(trace, 5, 3, 400, 1000, {"stagelens.stage": "decode"}, name="decode"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dashboards.analyses.interference import MixedStep, Phase, Told, baseline, blame, excesses
+from dashboards.analyses.interference import Blame, MixedStep, Phase, Told, baseline, excesses
 from dashboards.analyses.interfering import interference
 from dashboards.analyses.stats import share_out
 from dashboards.filters import Filters
@@ -98,9 +98,11 @@ def test_baselines_between_and_beyond_known_sizes():
 
 phases = st.lists(
     st.builds(
-        lambda who, start, length, weight: Phase(who, start, start + length, weight),
+        lambda who, start, length, weight, away: Phase(
+            who, start, start + length, weight, ((start + away, start + 2 * away),) if away else ()
+        ),
         st.integers(0, 6), st.integers(0, 200), st.integers(0, 200),
-        st.floats(0, 1e6, allow_nan=False),
+        st.floats(0, 1e6, allow_nan=False), st.integers(0, 120),
     ),
     max_size=12,
 )  # fmt: skip
@@ -109,18 +111,44 @@ mixed = st.lists(
 )
 
 
+def one_by_one(steps, excess, decodes, prefills):
+    """Who lost how much to whom, by the rule word by word: each decode in each step."""
+    inside = lambda step, phase: (  # noqa: E731
+        phase.start_ns <= step.middle_ns <= phase.end_ns
+        and not any(a <= step.middle_ns < b for a, b in phase.away)
+    )
+    spread = [sum(inside(step, p) for step in steps) for p in prefills]
+    pairs = {}
+    for step, amount in zip(steps, excess, strict=True):
+        who = [(p.request, p.weight / n) for p, n in zip(prefills, spread, strict=True) if inside(step, p)]
+        parts = share_out(amount, [w for _, w in who]) if who else [amount]
+        for phase in decodes:
+            for causer, part in zip([c for c, _ in who] or [None], parts, strict=True):
+                if inside(step, phase) and causer != phase.request and part:
+                    key = (phase.request, causer)
+                    pairs[key] = pairs.get(key, 0) + part
+    return pairs
+
+
 @settings(deadline=None)
 @given(mixed, phases, phases)
 def test_what_is_lost_is_what_is_caused(steps, decodes, prefills):
-    """Of any steps and spans: both sums are equal, and so are each victim's parts."""
+    """Of any steps and spans: sums and pairs are those of the rule, and both sums are equal."""
     steps = sorted(steps, key=lambda one: one.middle_ns)
-    told = Told()
-    blame(steps, excesses(steps, {1: 5, 6: 9}), decodes, prefills, told)
+    excess = excesses(steps, {1: 5, 6: 9})
+    engine, told = Blame(steps, excess, decodes, prefills), Told()
+    engine.add_to(told)
     assert sum(told.lost_ns.values()) == sum(told.caused_ns.values())
-    for victim, parts in told.pairs.items():
-        assert sum(parts.values()) == told.lost_ns.get(victim, 0)
-        assert victim not in parts
-    assert all(ns > 0 for ns in told.lost_ns.values())
+    pairs = one_by_one(steps, excess, decodes, prefills)
+    for victim in {p.request for p in decodes}:
+        mine = {c: ns for (v, c), ns in pairs.items() if v == victim}
+        assert engine.causes(victim) == mine
+        assert told.lost_ns[victim] == sum(mine.values())
+        assert (told.lost_steps[victim] > 0) == bool(mine)
+    for causer in {None, *(p.request for p in prefills)}:
+        assert told.caused_ns[causer] == sum(ns for (_, c), ns in pairs.items() if c == causer)
+        assert engine.victims(causer) == {v for v, c in pairs if c == causer}
+        assert (told.caused_steps[causer] > 0) == (told.caused_ns[causer] > 0)
 
 
 @settings(deadline=None)

@@ -8,6 +8,7 @@ import random
 import pytest
 
 from dashboards.filters import Filters
+from dashboards.queries import intervals
 from dashboards.queries.intervals import Z_RANKS
 from dashboards.queries.measures import LEVELS
 from dashboards.queries.report import report
@@ -69,4 +70,14 @@ def test_few_values_have_open_intervals_and_gaps_have_none(store):
     assert found.measure("e2e").interval("p99").high_ns is None
     assert found.measure("itl").n == 6
     assert found.measure("itl").intervals == ()
-    assert found.measure("ttft").interval("p50").low_ns is None
+    assert found.measure("ttft").intervals == ()
+
+
+def test_only_quantities_with_few_values_are_sorted(store, monkeypatch):
+    """Above the limit a quantity has no interval; the others keep theirs."""
+    monkeypatch.setattr(intervals, "MOST_VALUES", 40)
+    store.requests(*({"decode": ns, "queue": ns * (ns <= 30)} for ns in range(1, 42)))
+    found = report(store, Filters(), now_unix_ns=NOW).overall
+    assert found.measure("e2e").intervals == ()
+    assert found.stage("queue").n == 30
+    assert found.stage("queue").interval("p50").low_ns == 9

@@ -102,9 +102,13 @@ def fill(store: HandStore) -> None:
     store.told("stagelens.export.steps.dropped", 3, 20 * MINUTE, reason="unavailable",
                instance="b", started=str(19 * MINUTE))  # fmt: skip
     store.insert("otel_metrics_gauge", [
-        {"ServiceName": "gpu box", "MetricName": name, "Attributes": {"hw.id": "0"},
+        {"ServiceName": "gpu", "ResourceAttributes": {"host.name": "box"}, "MetricName": name,
+         "Attributes": {"hw.id": "GPU-1", "hw.type": "gpu", "gpu": "0", **more},
          "TimeUnix": "2026-01-01 12:10:00.000000000", "Value": value}
-        for name, value in (("hw.gpu.utilization", 0.75), ("hw.gpu.memory.usage", 8e9), ("hw.power", 300.0))
+        for name, value, more in (
+            ("hw.gpu.utilization", 0.75, {}), ("hw.gpu.memory.usage", 8e9, {}), ("hw.power", 300.0, {}),
+            ("stagelens.gpu.throttled", 1.0, {"reason": "sw_power_cap"}),
+        )
     ])  # fmt: skip
 
 

@@ -81,7 +81,7 @@ KNOWN: dict[tuple[str, str], tuple[int, Callable[[Rows], dict[str, Any]], dict[s
     ("overview", "Stages over time"): (
         3, at(10), {"prompt": 100.0, "queue": 200.0, "prefill": 400.0, "decode": 1800.0, "tool": 0.0}),
     ("overview", "Stages of all and of the slowest"): (
-        2, like(which="at or above p95"), {"n": 1, "decode": 3000.0, "queue": 400.0}),
+        2, like(requests="at or above p95, n = 1"), {"decode": 3000.0, "queue": 400.0}),
     ("overview", "Percentiles by stage"): (
         5, like(stage="decode"), {"n": 3, "max": 3000.0, "share": 100 * 5500 / 7200}),
     ("overview", "Requests per second by status"): (3, at(10, status="ok"), {"rate": 2 / 60}),
@@ -116,9 +116,10 @@ KNOWN: dict[tuple[str, str], tuple[int, Callable[[Rows], dict[str, Any]], dict[s
     ("engine", "KV cache in use"): (1, first, {"used": 0.5}),
     ("engine", "Preemptions"): (3, at(10), {"preemptions": 1, "lost_ms": 200.0}),
     ("engine", "Prefix cache hits"): (3, at(10), {"hit": 0.125}),
-    ("engine", "GPU use"): (1, first, {"gpu": "gpu box 0", "value": 0.75}),
+    ("engine", "GPU use"): (1, first, {"gpu": "box 0", "value": 0.75}),
     ("engine", "GPU memory"): (1, first, {"value": 8e9}),
     ("engine", "GPU power"): (1, first, {"value": 300.0}),
+    ("engine", "GPU held back"): (1, first, {"gpu": "box 0 sw_power_cap", "value": 1.0}),
     ("slo", "Good requests per second"): (1, first, {"rate": 1 / 3600}),
     ("slo", "Good, missed, failed, unknown"): (
         1, first, {"good": 25.0, "missed": 25.0, "failed": 50.0, "unknown": 0.0}),

@@ -131,6 +131,26 @@ async def test_an_embedding_server_that_fails_fails_the_retrieval(
     assert span.attributes[semconv.ERROR_TYPE] == kind
 
 
+async def test_a_collector_with_a_token_gets_it_from_the_environment(
+    table: DocumentTable, monkeypatch: pytest.MonkeyPatch
+):
+    """``headers_env`` names the variable; without it the retrieval fails with 401."""
+    fill(table, model="")
+    monkeypatch.setenv("API_AUTH", f"Bearer {'t' * 32}")
+    question = [{"role": "user", "content": "the sea"}]
+    with served(table, token="t" * 32) as api:
+        docs = handbook(api, search="text")
+        answer, _, proxy, _ = await ask([ANSWER], bot(retrievers=[docs]), messages=question)
+        assert answer.status_code == 502
+        span = next(s for s in proxy.sink.requests[0] if s.name == "retrieval docs")
+        assert span.attributes[semconv.ERROR_TYPE] == "401"
+        docs["headers_env"] = {"authorization": "API_AUTH"}
+        answer, _, _, _ = await ask(
+            [ANSWER], bot(retrievers=[docs]), stream=True, messages=question
+        )
+    assert answer.status_code == 200
+
+
 async def test_a_collectors_own_sentence_reaches_the_client(table: DocumentTable):
     """An empty collection is told with the way out."""
     with served(table) as api:

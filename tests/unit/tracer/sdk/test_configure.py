@@ -126,3 +126,32 @@ def test_a_forked_worker_sends_its_own_spans_and_not_its_parents(peer):
         AT=peer.url,
     )
     assert sorted(peer.spans()) == ["child", "execute_tool look", "parent"]
+
+
+def test_a_collectors_token_goes_with_each_body():
+    """By the standard variable or by the argument; the argument is used where both are given."""
+    from http.server import BaseHTTPRequestHandler, HTTPServer
+    from threading import Thread
+
+    heard = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            heard.append(self.headers["Authorization"])
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *args: object) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    Thread(target=server.serve_forever, daemon=True).start()
+    at = f"http://127.0.0.1:{server.server_address[1]}"
+    variable = "authorization=Bearer%20one"
+    run("tracer.configure(endpoint=os.environ['AT'])\nlook()", AT=at, OTEL_EXPORTER_OTLP_HEADERS=variable)
+    run("tracer.configure(endpoint=os.environ['AT'], headers={'Authorization': 'Bearer two'})\nlook()",
+        AT=at, OTEL_EXPORTER_OTLP_HEADERS=variable)  # fmt: skip
+    server.shutdown()
+    server.server_close()
+    assert set(heard) == {"Bearer one", "Bearer two"}

@@ -266,7 +266,9 @@ def test_content_is_recorded_only_where_asked_redacted_and_cut_at_a_character():
         shout("CANARYéüöä")
     told = seen.spans[0].attributes
     assert told[semconv.GEN_AI_TOOL_RESULT] == "*éüö"
-    assert told[semconv.CUT] == (f"{semconv.GEN_AI_TOOL_RESULT}=5",)
+    assert told[semconv.CUT] == (
+        f"{semconv.GEN_AI_TOOL_ARGUMENTS}=17", f"{semconv.GEN_AI_TOOL_RESULT}=5",
+    )  # fmt: skip
 
 
 class Odd:

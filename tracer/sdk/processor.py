@@ -1,0 +1,148 @@
+"""Ended spans on their way to the exporter: ours, and those of other instrumentations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from opentelemetry import context as otel_context
+from opentelemetry import trace as otel
+from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider, sampling
+
+from tracer import semconv
+from tracer.export import SCOPE, OtlpExporter, SpanGroup
+from tracer.sdk.root import Task, current_task, task_of
+from tracer.sdk.runtime import Runtime
+from tracer.sdk.secrets import without_content, without_secrets
+from tracer.spans import SpanDraft
+from tracer.stages import Stage
+
+Record = Callable[[], dict[str, Any]]
+Kept = tuple[dict[str, Any], Record | None]
+_BY_ID = (sampling.ParentBased, sampling.StaticSampler, sampling.TraceIdRatioBased)
+MOST_REMEMBERED = 10_000
+_STAGES = {
+    "execute_tool": Stage.TOOL, "retrieval": Stage.RETRIEVAL,
+    "TOOL": Stage.TOOL, "RETRIEVER": Stage.RETRIEVAL, "RERANKER": Stage.RETRIEVAL,
+}  # fmt: skip
+"""By ``gen_ai.operation.name`` and by OpenInference's ``openinference.span.kind``."""
+
+
+class ExportProcessor(SpanProcessor):
+    """Hands each sampled span on, which never blocks. Nothing is sent on the caller's thread.
+
+    Spans of other instrumentations that are retrievals or tools count in the task around
+    them. Where content is off, theirs is taken out as well.
+    """
+
+    def __init__(
+        self, exporter: OtlpExporter, runtime: Runtime, provider: TracerProvider | None = None
+    ) -> None:
+        self._exporter = exporter
+        self._provider = provider
+        self._kept: dict[int, Kept] = {}
+        self._judged: tuple[object, bool] = (None, False)
+        self._runtime = runtime
+        self._tasks: dict[int, Task] = {}
+        self._over = False
+
+    def is_alone(self) -> bool:
+        """No other processor, and a sampler that decides by ids: attributes can be joined later."""
+        active = getattr(self._provider, "_active_span_processor", None)
+        found = getattr(active, "_span_processors", None)
+        if self._judged[0] is not found:
+            others = [p for p in found or (None,) if p is not self and not _is_over(p)]
+            plain = isinstance(getattr(self._provider, "sampler", None), _BY_ID)
+            self._judged = (found, plain and not others)
+        return self._judged[1]
+
+    def keep(self, span_id: int, told: dict[str, Any], record: Record | None) -> None:
+        if len(self._kept) >= MOST_REMEMBERED:  # of spans that somebody else had ended
+            self._kept.clear()
+        self._kept[span_id] = (told, record)
+
+    def on_start(self, span: Span, parent_context: otel_context.Context | None = None) -> None:
+        if _is_ours(span):
+            return
+        task = current_task() if parent_context is None else task_of(parent_context)
+        if task is not None and span.context is not None and len(self._tasks) < MOST_REMEMBERED:
+            self._tasks[span.context.span_id] = task
+
+    def on_end(self, span: ReadableSpan) -> None:
+        context = span.context
+        if context is None:
+            return
+        ours = _is_ours(span)
+        if not ours:
+            self._count(span, self._tasks.pop(context.span_id, None))
+        kept = self._kept.pop(context.span_id, None)
+        if self._over or not context.trace_flags.sampled:
+            return
+        hide = not self._runtime.capture_content
+        make = partial(_drafts, span, ours, hide, kept)
+        self._exporter.put_spans(SpanGroup(context.trace_id, 1, make))
+
+    def _count(self, span: ReadableSpan, task: Task | None) -> None:
+        told = span.attributes or {}
+        kind = told.get(semconv.GEN_AI_OPERATION_NAME) or told.get(semconv.OPENINFERENCE_KIND)
+        stage = _STAGES.get(str(kind))
+        if task is None or stage is None or span.start_time is None or span.end_time is None:
+            return
+        to_mono = self._runtime.anchor.mono_ns - self._runtime.anchor.unix_ns
+        task.add(stage, span.start_time + to_mono, span.end_time + to_mono)
+
+    def shutdown(self) -> None:
+        self._over = True
+        self._tasks.clear()
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        return self._exporter.flush(timeout_millis / 1e3)
+
+
+def _is_ours(span: ReadableSpan) -> bool:
+    scope = span.instrumentation_scope
+    return scope is not None and scope.name == SCOPE
+
+
+def _is_over(processor: object) -> bool:
+    return isinstance(processor, ExportProcessor) and processor._over  # noqa: SLF001
+
+
+def _drafts(span: ReadableSpan, ours: bool, hide: bool, kept: Kept | None) -> list[SpanDraft]:
+    draft = draft_of(span, ours=ours, hide=hide)
+    if kept is None:
+        return [draft]
+    told, record = kept
+    made = record() if record is not None else {}
+    return [replace(draft, attributes={**draft.attributes, **told, **made})]
+
+
+def draft_of(span: ReadableSpan, *, ours: bool = True, hide: bool = False) -> SpanDraft:
+    """``span`` as it is sent. The text of a status is not: it is an exception's."""
+    context = span.context
+    assert context is not None
+    parent = span.parent
+    events = [(e.name, e.timestamp, dict(e.attributes or {})) for e in span.events]
+    links = [(ln.context.trace_id, ln.context.span_id, dict(ln.attributes or {})) for ln in span.links]
+    attributes: dict[str, Any] = dict(span.attributes or {})
+    if not ours:
+        take_out = without_content if hide else without_secrets
+        attributes = take_out(attributes)
+        events = [(name, at, take_out(told)) for name, at, told in events]
+        links = [(trace_id, span_id, take_out(told)) for trace_id, span_id, told in links]
+    start, end = span.start_time or 0, span.end_time or 0
+    return SpanDraft(
+        name=span.name,
+        span_id=context.span_id,
+        parent_id=None if parent is None else parent.span_id,
+        start_unix_ns=start,
+        end_unix_ns=max(start, end),
+        kind=span.kind,
+        attributes=attributes,
+        events=events,  # type: ignore[arg-type]
+        links=links,  # type: ignore[arg-type]
+        error=span.status.status_code is otel.StatusCode.ERROR,
+        remote_parent=parent is not None and parent.is_remote,
+    )
