@@ -17,6 +17,7 @@ from stagelens.analysing import attribution, cache, goodput, interference, path,
 from stagelens.asking import compare, whatif
 from stagelens.bench.command import bench
 from stagelens.dashing import dashboards
+from stagelens.doctor.command import doctor
 from stagelens.documents import documents
 from stagelens.errors import UserError
 from stagelens.ingesting import ingest
@@ -180,6 +181,7 @@ cli.add_command(bench)
 cli.add_command(compare)
 cli.add_command(documents)
 cli.add_command(dashboards)
+cli.add_command(doctor)
 cli.add_command(ingest)
 cli.add_command(report)
 cli.add_command(requests)

@@ -1,0 +1,1 @@
+"""What `stagelens doctor` looks at, and what it says."""
