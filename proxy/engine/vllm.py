@@ -120,31 +120,49 @@ class EngineTap:
         default_operation: str,
     ) -> AsyncGenerator[Any, None]:
         """Pass the engine's outputs on, noting what they say; ends with the inner generator."""
-        call = EngineCall(
-            request_id=str(_argument(args, kwargs, 2, "request_id")),
-            operation=live.operation or default_operation,
-            handed_mono_ns=self.clock.mono_ns(),
-            model=self._model_of(kwargs),
-            generates=default_operation == "chat",
-        )
-        call.internal = _BEAM.search(call.request_id) is not None
-        _note_params(call, _argument(args, kwargs, 1, "sampling_params"))
+        call = self._begin(live, args, kwargs, default_operation)
+        try:
+            async for output in inner:
+                if call is not None and not call.sealed:
+                    self._note(call, output)
+                yield output
+        except Exception as problem:
+            if call is not None:
+                call.error_type = type(problem).__name__
+            raise
+        finally:
+            if call is not None:
+                if not call.sealed:
+                    call.ended_mono_ns = self.clock.mono_ns()
+                self._unbind(call)
+            await inner.aclose()
+
+    def _begin(
+        self, live: LiveRequest, args: tuple[Any, ...], kwargs: dict[str, Any], default_operation: str
+    ) -> EngineCall | None:
+        try:
+            call = EngineCall(
+                request_id=str(_argument(args, kwargs, 2, "request_id")),
+                operation=live.operation or default_operation,
+                handed_mono_ns=self.clock.mono_ns(),
+                model=self._model_of(kwargs),
+                generates=default_operation == "chat",
+            )
+            call.internal = _BEAM.search(call.request_id) is not None
+            _note_params(call, _argument(args, kwargs, 1, "sampling_params"))
+        except Exception:  # noqa: BLE001  a tap's fault must not reach the request
+            self._fault()
+            return None
         task = asyncio.current_task()
         call.cancel = task.cancel if task is not None else None
         live.calls.append(call)
+        return call
+
+    def _note(self, call: EngineCall, output: Any) -> None:
         try:
-            async for output in inner:
-                if not call.sealed:
-                    _note_output(call, output)
-                yield output
-        except Exception as problem:
-            call.error_type = type(problem).__name__
-            raise
-        finally:
-            if not call.sealed:
-                call.ended_mono_ns = self.clock.mono_ns()
-            self._unbind(call)
-            await inner.aclose()
+            _note_output(call, output)
+        except Exception:  # noqa: BLE001  a tap's fault must not reach the request
+            self._fault()
 
     def _model_of(self, kwargs: dict[str, Any]) -> str:
         adapter = getattr(kwargs.get("lora_request"), "lora_name", None)
@@ -245,7 +263,8 @@ def _note_params(call: EngineCall, params: Any) -> None:
 def _note_output(call: EngineCall, output: Any) -> None:
     """What the frontend says: finish reasons (stop strings are found there) and the end."""
     call.finished = bool(output.finished)
-    for choice in getattr(output, "outputs", None) or ():
+    choices = getattr(output, "outputs", None)
+    for choice in choices if isinstance(choices, list | tuple) else ():  # an embedding has none
         reason = getattr(choice, "finish_reason", None)
         if reason is not None:
             call.finish_reasons[int(choice.index)] = str(reason)

@@ -7,6 +7,8 @@ import logging
 from enum import IntEnum
 from types import SimpleNamespace
 
+import pytest
+
 from proxy.engine.vllm import EngineTap
 from proxy.recorder import EngineLoad
 from proxy.request.call import stages_of
@@ -171,3 +173,42 @@ async def test_leaving_early_closes_the_engines_generator():
     assert engine.closed == 1
     assert request.calls[0].finished is False
     assert request.calls[0].ended_mono_ns is not None
+
+
+@pytest.mark.parametrize(
+    ("outputs", "finished", "failures"),
+    [(SimpleNamespace(data=[0.1]), True, 0), ([SimpleNamespace(finish_reason="stop")], True, 1)],
+    ids=["an embedding: no list of choices", "a choice without its index"],
+)
+async def test_an_answer_of_another_form_passes_whole(outputs, finished, failures, caplog):
+    """What cannot be read costs its facts and no answer; an embedding is no fault at all."""
+    engine = ScriptedEngine([])
+    given = SimpleNamespace(finished=finished, outputs=outputs, metrics=None)
+
+    async def encode(prompt, params, request_id):
+        yield given
+
+    engine.encode = encode
+    tap = EngineTap(FakeClock(), lambda _: None)
+    tap.attach(engine)
+    request = live()
+    token = CURRENT.set(request)
+    seen = [o async for o in engine.encode("p", None, "r")]
+    CURRENT.reset(token)
+    assert seen == [given]
+    assert tap.failures == failures
+    assert request.calls[0].finished is True
+
+
+async def test_params_of_another_form_cost_the_record_its_call_and_no_answer(caplog):
+    """A count that is none: the engine answers, the fault is counted."""
+    engine = ScriptedEngine(list(STEPS))
+    tap = EngineTap(FakeClock(), lambda _: None)
+    tap.attach(engine)
+    request = live()
+    token = CURRENT.set(request)
+    seen = [o async for o in engine.generate("p", SimpleNamespace(n="many", max_tokens=9), "r")]
+    CURRENT.reset(token)
+    assert len(seen) == 4
+    assert request.calls == []
+    assert tap.failures == 1
