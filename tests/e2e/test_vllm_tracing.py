@@ -69,8 +69,10 @@ def pair(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     wait(ready.exists, ours, folder / "ours.log")
     collector = json.loads((folder / "data" / "collector.json").read_text())
     vllm = subprocess.Popen(
-        [sys.executable, "-m", "vllm.entrypoints.cli.main", "serve", str(tiny_model), "--port",
-         str(port), "--otlp-traces-endpoint", f"http://{collector['grpc']}", "--max-model-len",
+        # what `vllm serve` runs; the command looks for a package named vllm, which the CPU's is not
+        [sys.executable, "-m", "vllm.entrypoints.launchers.api_server.entry", "--model",
+         str(tiny_model), "--host", "127.0.0.1", "--port", str(port),
+         "--otlp-traces-endpoint", f"http://{collector['grpc']}", "--max-model-len",
          "1024", "--enforce-eager", "--dtype", "float32", "--served-model-name", MODEL],
         env={**os.environ, "VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1",
              "OTEL_BSP_SCHEDULE_DELAY": "200", "OTEL_SERVICE_NAME": "vllm"},
