@@ -32,8 +32,10 @@ class PlainSpans:
     def __init__(self, store: NativeStore, folder: Path, clock: Clock) -> None:
         self._store = store
         self._careful_until_ns = 0
+        self._told = False
         self._clock = clock
         self._file = folder / "reading.bin"
+        self._schema = folder / "otlp.proto"  # a schema in the statement is kept in the current folder
         if any(mark in str(self._file) for mark in "'\\*?{}"):
             raise ValueError("the folder's name has a quote or a glob")
 
@@ -51,9 +53,13 @@ class PlainSpans:
             StoreError: as ``Store.insert``.
         """
         try:
+            if not self._told:
+                self._schema.write_text(plain_sql.SCHEMA, encoding="utf-8")
+                self._told = True
             with self._file.open("wb") as file:
                 file.writelines(bodies)
-            block = self._store.convert(plain_sql.select(str(self._file)))
+            sql = plain_sql.select(str(self._file), str(self._schema))
+            block = self._store.convert(sql)
         except StoreRefused:
             self._careful_until_ns = self._clock.mono_ns() + CAREFUL_NS
             raise

@@ -54,9 +54,6 @@ STRUCTURE: Final = (
 )
 
 SETTINGS: Final = {
-    "format_schema": SCHEMA.replace("\n", " "),
-    "format_schema_source": "string",
-    "format_schema_message_name": "Request",
     "max_block_size": 1 << 24,
     "short_circuit_function_evaluation": "force_enable",
     "compile_expressions": 0,
@@ -170,8 +167,8 @@ _SHARED_OVER: Final = (
 _SCOPE_OVER: Final = f"length(ss.scope.name) > {NAME_LIMIT} OR length(ss.scope.version) > {NAME_LIMIT}"
 
 
-def select(file: str) -> str:
-    """The rows of the requests in ``file``, whose path holds no quote."""
+def select(file: str, schema_file: str) -> str:
+    """The rows of the requests in ``file``, as ``schema_file`` has them; neither path holds a quote."""
     columns = ", ".join(f"{sql} AS `{name}`" for name, sql in COLUMNS)
     groups = f"SELECT arrayJoin(resource_spans) AS rs FROM file('{file}', 'ProtobufSingle', '{STRUCTURE}')"
     scopes = (
@@ -182,7 +179,8 @@ def select(file: str) -> str:
         f"SELECT resource, ss.scope AS scope, arrayJoin(ss.spans) AS sp FROM ({scopes}) "
         f"WHERE throwIf({_SCOPE_OVER}, 'a scope over a limit') = 0"
     )
-    settings = ", ".join(f"{name} = '{value}'" for name, value in SETTINGS.items())
+    told = {"format_schema": f"{schema_file}:Request", **SETTINGS}
+    settings = ", ".join(f"{name} = '{value}'" for name, value in told.items())
     return (
         f"SELECT {columns} FROM ({spans}) WHERE throwIf({_SPAN_OVER}, 'a span over a limit') = 0 "
         f"SETTINGS {settings}"

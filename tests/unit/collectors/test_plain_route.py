@@ -146,7 +146,7 @@ def test_what_the_engine_cannot_read_is_given_up_on(engine, tmp_path, what):
         plain.write([GIVEN_UP[what]], 1, "t")
     assert plain.careful
     assert read(engine) == []
-    assert list(tmp_path.iterdir()) == []
+    assert [one.name for one in tmp_path.iterdir()] == ["otlp.proto"]
 
 
 @pytest.mark.parametrize("what", ["bytes", "pairs", "list in a list", "in an event"])
@@ -179,3 +179,13 @@ def test_the_head_of_a_block_tells_its_rows():
     """Two numbers of 7 bits a byte; nothing is no rows."""
     assert rows_of(b"\x12\xac\x02rest") == 300
     assert rows_of(b"") == 0
+
+
+def test_nothing_is_left_in_the_folder_a_collector_was_started_in(store, tmp_path, monkeypatch):
+    """The engine keeps a schema that is told in a statement in the current folder: ours is a file."""
+    (tmp_path / "here").mkdir()
+    (tmp_path / "spool").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    PlainSpans(store, tmp_path / "spool", FakeClock()).write([rare()], 1, uuid.uuid4().hex)
+    assert list((tmp_path / "here").iterdir()) == []
+    assert [one.name for one in (tmp_path / "spool").iterdir()] == ["otlp.proto"]
