@@ -61,6 +61,11 @@ def url_of(sock: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
+def is_loopback(host: str) -> bool:
+    """Whether ``host``, as it was given to listen on, is this machine's alone."""
+    return host in ("127.0.0.1", "::1", "localhost")
+
+
 def run_loop(main: Coroutine[Any, Any, T]) -> T:
     """Run ``main`` on uvloop where it is installed: a token costs half the CPU there."""
     try:

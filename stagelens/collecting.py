@@ -28,7 +28,7 @@ from collectors.store.migrate import migrate
 from collectors.store.url import StoreUrl
 from dashboards.api import build_api
 from dashboards.prices import Prices
-from proxy.server import bind, url_of
+from proxy.server import bind, is_loopback, url_of
 from stagelens.errors import UserError
 from stagelens.paths import spool_folder
 from stagelens.ready import write_ready
@@ -142,7 +142,7 @@ def _secured(url: str, settings: CollectorSettings) -> str:
 
 
 def _warn_if_open(host: str, token: str | None) -> None:
-    if token is None and host not in ("127.0.0.1", "::1", "localhost"):
+    if token is None and not is_loopback(host):
         log.warning(
             "the API listens on %s, beyond this machine, and asks for no token: set "
             "STAGELENS_API_TOKEN or api.token_file", host,

@@ -21,7 +21,7 @@ from proxy.engine.arguments import check_model
 from proxy.engine.startup import divert
 from proxy.pipelines.retrieve.documents import CollectorApi
 from proxy.reverse import run_reverse
-from proxy.server import bind, run_loop, url_of
+from proxy.server import bind, is_loopback, run_loop, url_of
 from stagelens.child import CollectorChild
 from stagelens.errors import UserError
 from stagelens.paths import DataFolder, default_data_dir
@@ -241,5 +241,5 @@ def _say_losses(exporter: OtlpExporter) -> None:
 
 
 def _warn_if_open(host: str) -> None:
-    if host not in ("127.0.0.1", "::1", "localhost"):
+    if not is_loopback(host):
         log.warning("listening on %s, beyond this machine, and clients need no key", host)

@@ -20,7 +20,6 @@ class Http1Pool:
         self._idle_s = idle_s
         self._idle: dict[Origin, list[Http1Connection]] = {}
         self._timers: dict[Http1Connection, asyncio.TimerHandle] = {}
-        self._origins: dict[Http1Connection, Origin] = {}
 
     async def request(
         self,
@@ -48,15 +47,19 @@ class Http1Pool:
         return await connection.request(method, head, data, chunked)
 
     def close(self) -> None:
-        for connection in list(self._origins):
-            self._forget(connection)
-            connection.close()
+        for timer in self._timers.values():
+            timer.cancel()
+        for held in self._idle.values():
+            for connection in held:
+                connection.close()
+        self._idle.clear()
+        self._timers.clear()
 
     async def _connection(self, origin: Origin, marks: ConnectionMarks) -> Http1Connection:
         held = self._idle.setdefault(origin, [])
         while held:
             connection = held.pop()
-            self._forget(connection)
+            self._timers.pop(connection).cancel()
             if connection.usable:
                 marks.reused = True
                 return connection
@@ -68,20 +71,12 @@ class Http1Pool:
 
     def _keep(self, connection: Http1Connection, origin: Origin) -> None:
         self._idle.setdefault(origin, []).append(connection)
-        self._origins[connection] = origin
         loop = asyncio.get_running_loop()
-        self._timers[connection] = loop.call_later(self._idle_s, self._expire, connection)
+        self._timers[connection] = loop.call_later(self._idle_s, self._expire, connection, origin)
 
-    def _forget(self, connection: Http1Connection) -> None:
-        if (timer := self._timers.pop(connection, None)) is not None:
-            timer.cancel()
-        self._origins.pop(connection, None)
-
-    def _expire(self, connection: Http1Connection) -> None:
-        origin = self._origins.get(connection)
-        self._forget(connection)
-        if origin is not None and connection in self._idle.get(origin, ()):
-            self._idle[origin].remove(connection)
+    def _expire(self, connection: Http1Connection, origin: Origin) -> None:
+        del self._timers[connection]
+        self._idle[origin].remove(connection)
         connection.close()
 
 
