@@ -5,6 +5,8 @@ endif
 VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= .cache/demo
+# compiled once and kept in .venv: without that each start of the engine compiles torch and vLLM again (30 s)
+unexport PYTHONDONTWRITEBYTECODE
 CHECK_PYTHON = test -n "$(PYTHON)" || { echo "make: error: no Python 3.11 to 3.14 was found: install one, or name one with make PYTHON=/path/to/python" >&2; exit 1; }
 .DEFAULT_GOAL := help
 .PHONY: help demo test check lint types layers unit bench install install-dev clean

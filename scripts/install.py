@@ -95,6 +95,7 @@ def install(venv: Path, purpose: str) -> None:
     if have.get("purpose") == "dev":
         purpose = "dev"
     began = time.monotonic()
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # the check's imports are compiled and kept
     _check_room(venv, backend)
     say(f"making {venv} for the {backend.upper()} ({SIZES[backend]})")
     made_by = _make_venv(venv, python, have)

@@ -67,6 +67,12 @@ bodies of such a batch are read in Python."""
 _GIVE_UP: Final = "toString(throwIf(empty(a), 'an attribute without a value'))"
 
 
+_XS: Final = "assumeNotNull(xs)"
+_SPELLED: Final = (
+    f"throwIf(match({_XS}, '[\\\\x00-\\\\x07\\\\x0b\\\\x0e-\\\\x1f]|\\\\x{{2028}}|\\\\x{{2029}}'), "
+    "'spelled otherwise in JSON') = 1"
+)
+"""Whether a text in a list holds what ClickHouse escapes otherwise than Python: it is given up on."""
 _NO_ITEM: Final = "toString(throwIf(isNull(xs), 'a list in a list, or an item without a value'))"
 
 
@@ -90,7 +96,7 @@ def _members(value: str) -> str:
 
 
 _ITEMS: Final = (
-    "arrayMap((xs, xi, xd, xb) -> " + _text("x", "toJSONString(assumeNotNull(xs))", _NO_ITEM) + ", "
+    "arrayMap((xs, xi, xd, xb) -> " + _text("x", f"if({_SPELLED}, '', toJSONString({_XS}))", _NO_ITEM) + ", "
     "a.string_value, a.int_value, a.double_value, a.bool_value)"
 )
 _LIST: Final = f"concat('[', arrayStringConcat({_ITEMS}, ', '), ']')"

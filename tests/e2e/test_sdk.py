@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -10,6 +11,8 @@ import time
 
 import pytest
 
+from dashboards.errors import NotStoredError
+from dashboards.models.trace import Trace
 from tests.e2e.conftest import MODEL, Served
 
 pytestmark = pytest.mark.engine
@@ -62,6 +65,18 @@ def collector_of(served: Served) -> str:
     return str(json.loads(ready.read_text())["collector"])
 
 
+def stored(served: Served, trace_id: str, within_s: float = 40) -> Trace:
+    """The trace with both of its records and its outcome: acknowledged comes before stored."""
+    give_up = time.monotonic() + within_s
+    found: Trace | None = None
+    while found is None or len(found.requests) < 2 or all(s.name != "outcome" for s in found.spans):
+        assert time.monotonic() < give_up, found
+        time.sleep(0.2)
+        with contextlib.suppress(NotStoredError):
+            found = served.source.trace(trace_id)
+    return found
+
+
 def test_app_proxy_and_engine_are_one_trace_and_each_record_adds_up(served: Served):
     """The task with its own stages, the proxy's request below it, the engine's stages below that."""
     done = subprocess.run(
@@ -69,12 +84,7 @@ def test_app_proxy_and_engine_are_one_trace_and_each_record_adds_up(served: Serv
         env={**os.environ, "COLLECTOR": collector_of(served), "PROXY": served.proxy},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    trace_id = done.stdout.strip()
-    trace = served.source.trace(trace_id)
-    give_up = time.monotonic() + 20
-    while len(trace.requests) < 2 and time.monotonic() < give_up:
-        time.sleep(0.2)
-        trace = served.source.trace(trace_id)
+    trace = stored(served, done.stdout.strip())
     app, proxied = sorted(trace.requests, key=lambda r: r.start_unix_ns)
     assert (app.source, app.operation, app.status) == ("app", "invoke_workflow", "ok")
     assert (proxied.source, proxied.operation, proxied.model) == ("engine", "chat", MODEL)
@@ -105,16 +115,8 @@ def test_an_outcome_is_stored_in_the_tasks_trace_and_is_no_request(served: Serve
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False, timeout=120,
         env={**os.environ, "COLLECTOR": collector_of(served), "PROXY": served.proxy},
     )  # fmt: skip
-    trace_id = done.stdout.strip()
-    give_up = time.monotonic() + 20
-    while True:
-        trace = served.source.trace(trace_id)
-        told = [s for s in trace.spans if s.name == "outcome"]
-        if told and len(trace.requests) == 2:
-            break
-        assert time.monotonic() < give_up, "the outcome was not stored"
-        time.sleep(0.2)
-    [outcome] = told
+    trace = stored(served, done.stdout.strip())
+    [outcome] = [s for s in trace.spans if s.name == "outcome"]
     assert outcome.duration_ns == 0
     assert outcome.attributes == {
         "stagelens.outcome.success": "true", "stagelens.outcome.score": "0.75",
