@@ -7,6 +7,8 @@ BIN := $(VENV)/bin
 DATA ?= .cache/demo
 # compiled once and kept in .venv: without that each start of the engine compiles torch and vLLM again (30 s)
 unexport PYTHONDONTWRITEBYTECODE
+# the engine's tests in one process, beside them the others, file by file
+BESIDE := -n logical --maxprocesses 4 --dist loadgroup --no-loadscope-reorder
 CHECK_PYTHON = test -n "$(PYTHON)" || { echo "make: error: no Python 3.11 to 3.14 was found: install one, or name one with make PYTHON=/path/to/python" >&2; exit 1; }
 .DEFAULT_GOAL := help
 .PHONY: help demo test check lint types layers unit bench install install-dev clean
@@ -20,10 +22,10 @@ demo: install ## serve a small real model, load it, show where the time went (PI
 		$(if $(PIPELINE),--pipeline $(PIPELINE))
 
 test: install-dev ## unit, contract and end-to-end tests (real engine, real ClickHouse)
-	@$(BIN)/python -m pytest tests
+	@$(BIN)/python -m pytest tests $(BESIDE)
 
 check: install-dev lint types layers ## lint, types, layer contract and all tests
-	@$(BIN)/python -m pytest tests
+	@$(BIN)/python -m pytest tests $(BESIDE)
 
 lint: install-dev ## ruff
 	@$(BIN)/python -m ruff check .
@@ -35,7 +37,7 @@ layers: install-dev ## which package may import which
 	@$(BIN)/lint-imports
 
 unit: install-dev ## the unit tests alone
-	@$(BIN)/python -m pytest tests/unit
+	@$(BIN)/python -m pytest tests/unit $(BESIDE)
 
 bench: install-dev ## the project's own numbers, as ratios measured in one run
 	@model=$$($(BIN)/python scripts/prepare_model.py) && \

@@ -17,6 +17,18 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("shared machine")  # laws, not timings, are tested
 
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What processes share when tests run beside each other: the engine's tests stay together.
+
+    They are the longest and start first; any other file stays whole.
+    """
+    items.sort(key=lambda item: item.get_closest_marker("engine") is None)
+    for item in items:
+        engine_test = item.get_closest_marker("engine") is not None
+        item.add_marker(pytest.mark.xdist_group("engine" if engine_test else str(item.path)))
+
+
 FOREVER = StoreSettings(ttl_days=10_000)
 """Test rows are of a fixed day; whatever today is, they must not be dropped by age."""
 
