@@ -18,6 +18,7 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("shared machine")  # laws, not timings, are tested
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What processes share when tests run beside each other: the engine's tests stay together.
 
@@ -25,8 +26,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """
     items.sort(key=lambda item: item.get_closest_marker("engine") is None)
     for item in items:
-        engine_test = item.get_closest_marker("engine") is not None
-        item.add_marker(pytest.mark.xdist_group("engine" if engine_test else str(item.path)))
+        together = "engine" if item.get_closest_marker("engine") else item.nodeid.partition("::")[0]
+        item.add_marker(pytest.mark.xdist_group(together))
 
 
 FOREVER = StoreSettings(ttl_days=10_000)
