@@ -8,7 +8,7 @@ DATA ?= .cache/demo
 # compiled once and kept in .venv: without that each start of the engine compiles torch and vLLM again (30 s)
 unexport PYTHONDONTWRITEBYTECODE
 # the engine's tests in one process, beside them the others, file by file
-BESIDE := -n logical --maxprocesses 4 --dist loadgroup --no-loadscope-reorder
+BESIDE := -n logical --maxprocesses 4 --dist loadscope --no-loadscope-reorder
 CHECK_PYTHON = test -n "$(PYTHON)" || { echo "make: error: no Python 3.11 to 3.14 was found: install one, or name one with make PYTHON=/path/to/python" >&2; exit 1; }
 .DEFAULT_GOAL := help
 .PHONY: help demo test check lint types layers unit bench install install-dev clean

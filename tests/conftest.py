@@ -12,22 +12,35 @@ from collectors.store.migrate import migrate
 from collectors.store.settings import StoreSettings
 from collectors.store.url import StoreUrl
 
+ENGINE = ("tests/e2e/", "tests/contract/proxy/test_vllm")
+
 hypothesis.settings.register_profile(
     "shared machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile("shared machine")  # laws, not timings, are tested
 
 
-@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in the same hook
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What processes share when tests run beside each other: the engine's tests stay together.
+def together(nodeid: str) -> str:
+    """What stays in one process when tests run beside each other: the engine's tests, any other file."""
+    file = nodeid.partition("::")[0]
+    return "engine" if file.startswith(ENGINE) else file
 
-    They are the longest and start first; any other file stays whole.
-    """
-    items.sort(key=lambda item: item.get_closest_marker("engine") is None)
-    for item in items:
-        together = "engine" if item.get_closest_marker("engine") else item.nodeid.partition("::")[0]
-        item.add_marker(pytest.mark.xdist_group(together))
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The engine's tests are the longest and start first."""
+    items.sort(key=lambda item: together(item.nodeid) != "engine")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """xdist's own groups want a node's id changed, which pytest 9 does not let them."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Together(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return together(nodeid)
+
+    return Together(config, log)
 
 
 FOREVER = StoreSettings(ttl_days=10_000)

@@ -32,7 +32,6 @@ from collectors.documents.model import (
 )
 from collectors.documents.words import asked_words, words_of
 from collectors.store.client import Store
-from collectors.store.cluster import LOCAL
 from collectors.store.errors import StoreError
 from tracer.clock import Clock
 
@@ -72,9 +71,7 @@ class DocumentTable:
         self._clock = clock
         self._writing = threading.Lock()
         self._name = f"`{store.database}`.{TABLE}"
-        self._rows = self._name
-        if store.settings.cluster:  # nothing can be deleted through a table over all shards
-            self._rows += f"{LOCAL} ON CLUSTER `{store.settings.cluster}`"
+        self._rows = store.held(TABLE)
 
     def add(self, document: NewDocument) -> Added:
         """Store a document; its new form can be found before the old one goes.

@@ -22,6 +22,8 @@ class NormaliserStore(Protocol):
 
     database: str
 
+    def held(self, table: str) -> str: ...
+
     def query(self, sql: str, params: Mapping[str, object]) -> list[dict[str, object]]: ...
 
     def command(self, sql: str, params: Mapping[str, object] | None = None) -> None: ...
@@ -131,7 +133,7 @@ class Tables:
         times = [_int(row["Timestamp"]) for row in old]
         keys = [f"{row['TraceId']}{row['SpanId']}{row['Version']}" for row in old]
         self._store.command(
-            f"DELETE FROM {self._db}.requests WHERE "
+            f"DELETE FROM {self._store.held('requests')} WHERE "
             "Timestamp >= fromUnixTimestamp64Nano({first:Int64}, 'UTC') "
             "AND Timestamp <= fromUnixTimestamp64Nano({last:Int64}, 'UTC') "
             "AND TraceId IN {ids:Array(String)} "

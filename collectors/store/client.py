@@ -9,6 +9,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from collectors.store.cluster import LOCAL
 from collectors.store.errors import (
     StoreBusy,
     StoreError,
@@ -85,6 +86,12 @@ class Store:
             except Exception as problem:
                 raise _translated(problem) from problem
             return list(result.named_results())
+
+    def held(self, table: str) -> str:
+        """Where rows of ``table`` are deleted: not through a table over all shards, which refuses it."""
+        name = f"`{self.database}`.{table}"
+        cluster = self.settings.cluster
+        return name if cluster is None else f"{name}{LOCAL} ON CLUSTER `{cluster}`"
 
     def command(self, sql: str, params: Mapping[str, object] | None = None) -> None:
         """Run a statement without a result."""

@@ -7,7 +7,7 @@ import re
 import pytest
 from pydantic import ValidationError
 
-from collectors.store.client import open_store
+from collectors.store.client import Store, open_store
 from collectors.store.cluster import for_cluster
 from collectors.store.errors import StoreError
 from collectors.store.migrate import load_migrations, statements
@@ -75,6 +75,13 @@ def test_going_back_leaves_no_table():
 def test_an_alter_reaches_both_tables_where_it_is_about_columns(statement, made):
     """A codec or TTL is the local table's alone."""
     assert for_cluster(statement, "c") == made
+
+
+def test_rows_are_deleted_on_every_shard():
+    """ClickHouse deletes nothing through a Distributed table."""
+    url = StoreUrl.parse("clickhouse://localhost:8123/traces")
+    assert Store(None, url, StoreSettings(), None).held("requests") == "`traces`.requests"
+    assert Store(None, url, CLUSTER, None).held("requests") == "`traces`.requests_local ON CLUSTER `main-1`"
 
 
 def test_an_unknown_statement_and_an_embedded_cluster_are_refused(tmp_path):
