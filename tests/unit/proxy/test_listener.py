@@ -84,7 +84,7 @@ def test_bytes_that_came_while_the_loop_was_busy_have_the_time_of_their_arrival(
             await asyncio.sleep(0.01)
         [(data, arrived)] = protocol.got
         assert data == b"first"
-        assert 0 <= clock.mono_of_recent(arrived) - sent < 100_000_000
+        assert 0 <= clock.mono_of_recent(arrived) - sent < 250_000_000  # and not the 300 ms of the busy loop
         client.close()
         await asyncio.wait_for(protocol.lost, 5)
         assert protocol.unstamped == []
