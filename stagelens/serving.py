@@ -19,6 +19,7 @@ from opentelemetry.sdk.resources import Resource
 from dashboards.settings import read_token
 from proxy.engine.arguments import check_model
 from proxy.engine.startup import divert
+from proxy.errors import ProxyError
 from proxy.pipelines.retrieve.documents import CollectorApi
 from proxy.reverse import run_reverse
 from proxy.server import bind, is_loopback, run_loop, url_of
@@ -58,14 +59,19 @@ def serve(
     folder = DataFolder(config.data_dir or default_data_dir())
     folder.prepare()
     os.umask(0o077)
+    interrupt = _Interrupt()
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _interrupt)
+        signal.signal(number, interrupt)
     _log_to(folder.logs / "proxy.log", access=config.proxy.access_log)
     sock = bind(config.proxy.host, config.proxy.port)
     try:
         child = None if config.collector else _collector(config, folder, ports, config_file)
         try:
-            code = _serve_with(config, folder, sock, child, ready_file)
+            code = _serve_with(config, folder, sock, child, ready_file, interrupt)
+        except ProxyError:
+            if interrupt.told:  # what was stopped did not fail
+                raise KeyboardInterrupt from None
+            raise
         finally:
             if child is not None and not child.stop(config.collect.shutdown_timeout_s + 10):
                 log.error("the collector had to be killed: its last records may be lost")
@@ -103,9 +109,18 @@ def _check(config: Config) -> None:
         raise UserError("flags after -- are the engine's: they need --model, not --upstream", 2)
 
 
-def _interrupt(*_: object) -> None:
-    """Stop at once while nothing is served yet; the server installs its own handlers."""
-    raise KeyboardInterrupt
+class _Interrupt:
+    """Stop at once while nothing is served yet; the server installs its own handlers.
+
+    It is asked again before anything is served, because a library that is being loaded may
+    swallow the exception.
+    """
+
+    told = False
+
+    def __call__(self, *_: object) -> None:
+        self.told = True
+        raise KeyboardInterrupt
 
 
 def _log_to(file: Path, *, access: bool) -> None:
@@ -142,6 +157,7 @@ def _serve_with(
     sock: socket.socket,
     child: CollectorChild | None,
     ready_file: Path | None,
+    interrupt: _Interrupt,
 ) -> int:
     clock = SystemClock()
     endpoint = child.otlp_url if child is not None else (config.collector or "").rstrip("/")
@@ -153,6 +169,8 @@ def _serve_with(
     exporter.start()
 
     async def on_ready(served: str) -> None:
+        if interrupt.told:
+            raise KeyboardInterrupt
         if child is not None and config.model is not None:
             child.leave_engine_alone()
         _announce(sock, endpoint, child, served, ready_file)

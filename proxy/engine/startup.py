@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 from proxy.errors import ProxyError
 
+T = TypeVar("T")
 TAIL_BYTES = 256 * 1024
+
+
+class Engine(Protocol):
+    """Whether the engine core has ended."""
+
+    @property
+    def errored(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +95,24 @@ def stderr_to(log_file: Path) -> Iterator[None]:
         sys.stderr.flush()
         os.dup2(saved, 2)
         os.close(saved)
+
+
+async def answered(engine: Engine, call: Awaitable[T]) -> T:
+    """The result of ``call``; vLLM leaves it waiting for ever when its core ends meanwhile.
+
+    Raises:
+        RuntimeError: the core has ended and there is no answer.
+    """
+    task = asyncio.ensure_future(call)
+    try:
+        while not task.done():
+            dead = engine.errored
+            await asyncio.wait([task], timeout=0.2)
+            if dead and not task.done():
+                raise RuntimeError("the engine core ended while it was starting")
+    finally:
+        task.cancel()
+    return task.result()
 
 
 def explain(problem: BaseException, log_file: Path) -> ProxyError:

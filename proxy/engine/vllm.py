@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
+from proxy.engine.startup import answered
 from proxy.recorder import EngineLoad
 from proxy.request.call import EngineCall
 from proxy.request.live import CURRENT, LiveRequest
@@ -345,10 +346,10 @@ async def embedded_engine(args: Any, tap: EngineTap) -> AsyncIterator[EmbeddedEn
     try:
         tap.model = _served_name(args)
         tap.attach(engine)
-        await engine.reset_mm_cache()
-        tasks = await engine.get_supported_tasks()
+        await answered(engine, engine.reset_mm_cache())
+        tasks = await answered(engine, engine.get_supported_tasks())
         app = build_app(args, tasks, engine.model_config)
-        await init_app_state(engine, app.state, args, tasks)
+        await answered(engine, init_app_state(engine, app.state, args, tasks))
         # vLLM's handler of a dead engine tells this server to stop; ours watches the engine
         app.state.server = SimpleNamespace(should_exit=False)
         yield EmbeddedEngine(app, engine, tap, tap.model)

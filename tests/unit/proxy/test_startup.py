@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
-from proxy.engine.startup import explain, stderr_to
+from proxy.engine.startup import answered, explain, stderr_to
 
 KV = (
     "(EngineCore pid=1) ERROR core.py:1 ValueError: To serve at least one request with the "
@@ -71,3 +73,17 @@ def test_what_is_started_inside_writes_to_the_log_and_ours_comes_back(tmp_path, 
     os.write(2, b"from us")
     assert log.read_text() == "from the child"
     assert capfd.readouterr().err == "from us"
+
+
+async def test_a_call_that_a_dead_engine_leaves_unanswered_is_given_up():
+    """vLLM's own future never ends then; an answer that is there counts all the same."""
+    engine = SimpleNamespace(errored=False)
+    calls = [asyncio.get_running_loop().create_future() for _ in range(2)]
+    waiting = [asyncio.create_task(answered(engine, call)) for call in calls]
+    await asyncio.sleep(0)
+    calls[0].set_result("told")
+    engine.errored = True
+    assert await waiting[0] == "told"
+    with pytest.raises(RuntimeError, match="ended while it was starting"):
+        await waiting[1]
+    assert calls[1].cancelled()
