@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Literal
 
 from collectors.spool.journal import AppendFile, Event, line, read_events, replace_events
+from collectors.spool.segments import Segments
 from collectors.spool.state import NEVER, Entry, Plan, State
 from collectors.store.errors import StoreUnwritable
 from collectors.store.lock import lock_folder
 
-SEGMENT_BYTES = 64 << 20
 JOURNAL_BYTES = 16 << 20
 """A longer journal is written anew with what is still of interest."""
 Fsync = Literal["always", "interval", "never"]
@@ -45,7 +45,6 @@ class Spool:
         self._owner = lock_folder(folder)
         self._folder, self._limit, self._fsync = folder, limit_bytes, fsync
         self._inode = folder.stat().st_ino
-        self._segments: dict[str, AppendFile] = {}
         self._late: list[Event] = []
         self.state = State()
         try:
@@ -56,7 +55,7 @@ class Spool:
                 f"spool folder {folder} cannot be used ({problem.strerror}): make room or give "
                 "another with collect.spool.folder"
             ) from None
-        self._sizes = {f.name: f.stat().st_size for f in folder.glob("*.pb")}
+        self._segments = Segments(folder)
         self._drop_empty()
 
     def _load(self) -> AppendFile:
@@ -85,7 +84,7 @@ class Spool:
             SpoolFull: nothing was kept of it.
         """
         with self._lock:
-            if sum(self._sizes.values()) + len(body) > self._limit:
+            if self._segments.size + len(body) > self._limit:
                 raise SpoolFull("the spool is full")
             try:
                 self._check_here()
@@ -103,7 +102,7 @@ class Spool:
         digest: str,
         plain: bool,
     ) -> Entry:
-        segment = self._segment(signal)
+        segment = self._segments.for_body(signal, self.state.next)
         began = segment.append(body)
         entry = Entry(
             self.state.next, signal, segment.path.name, began, len(body), zlib.crc32(body),
@@ -120,7 +119,7 @@ class Spool:
         except OSError:
             segment.cut_to(began)
             raise
-        self._sizes[segment.path.name] = segment.size
+        self._segments.took(segment)
         return entry
 
     def knows(self, digest: str) -> bool:
@@ -190,13 +189,7 @@ class Spool:
             OSError: the whole folder is not there.
         """
         self._check_here()
-        try:
-            with (self._folder / entry.segment).open("rb") as file:
-                file.seek(entry.at)
-                body = file.read(entry.size)
-        except OSError:
-            return None
-        return body if len(body) == entry.size and zlib.crc32(body) == entry.crc else None
+        return self._segments.read(entry)
 
     def split(self, token: str) -> None:
         """Note that a batch is written in halves from now on.
@@ -242,7 +235,7 @@ class Spool:
         if self._fsync == "never":
             return
         with self._lock:
-            fds = [file.copy_of_fd() for file in (*self._segments.values(), self._journal)]
+            fds = [file.copy_of_fd() for file in (*self._segments.growing(), self._journal)]
         try:
             for fd in fds:
                 os.fsync(fd)
@@ -253,7 +246,7 @@ class Spool:
     def close(self) -> None:
         with self._lock:
             self._note_late()
-            for file in (*self._segments.values(), self._journal):
+            for file in (*self._segments.growing(), self._journal):
                 file.close()
             self._owner.release()
 
@@ -266,23 +259,8 @@ class Spool:
         if not here:
             raise FileNotFoundError(errno.ENOENT, "its folder was moved or deleted")
 
-    def _segment(self, signal: str) -> AppendFile:
-        current = self._segments.get(signal)
-        if current is None or current.size >= SEGMENT_BYTES:
-            if current is not None:
-                current.close()
-            file = self._folder / f"{signal}-{self.state.next:012d}.pb"
-            current = self._segments[signal] = AppendFile(file)
-            current.cut_to(0)  # a body that was not acknowledged before a crash may lie there
-        return current
-
     def _drop_empty(self) -> None:
-        used = {entry.segment for entry in self.state.entries.values()}
-        for name in [name for name in self._sizes if name not in used]:
-            for signal in [s for s, f in self._segments.items() if f.path.name == name]:
-                self._segments.pop(signal).close()
-            (self._folder / name).unlink(missing_ok=True)
-            del self._sizes[name]
+        self._segments.keep({entry.segment for entry in self.state.entries.values()})
 
     def _note(self, event: Event, sync: bool = False) -> None:
         began = self._journal.append(b"".join(map(line, (*self._late, event))))
