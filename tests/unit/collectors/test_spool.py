@@ -57,7 +57,7 @@ class Life:
 
     def kill(self) -> None:
         """Only what the system does for a dead process: its files and locks are let go."""
-        for file in (*self.spool._segments.values(), self.spool._journal):
+        for file in (*self.spool._segments.growing(), self.spool._journal):
             file.close()
         self.spool._owner.release()
 
