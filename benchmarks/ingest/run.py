@@ -148,9 +148,9 @@ def written(api: str) -> int:
 
 
 def spread(rss: list[float]) -> tuple[float, ...]:
-    """Memory at the beginning, after each third, and the most."""
-    third = max(1, len(rss) // 3)
-    return tuple(round(x) for x in (rss[0], rss[third], rss[min(2 * third, len(rss) - 1)], rss[-1], max(rss)))
+    """Memory at the beginning, after each tenth of the time, and the most."""
+    last = len(rss) - 1
+    return tuple(round(x) for x in (*(rss[last * tenth // 10] for tenth in range(11)), max(rss)))
 
 
 def main() -> int:

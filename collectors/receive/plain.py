@@ -11,6 +11,7 @@ encoded, and here every rare thing lacks one.
 from __future__ import annotations
 
 from functools import cache
+from operator import attrgetter, le
 from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
@@ -22,6 +23,9 @@ from collectors.receive.rows import TimeWindow
 MOST_BYTES = MAP_LIMIT
 """In a larger body the attributes of one span might be over their limit."""
 _NO_TRACE, _NO_SPAN = bytes(16), bytes(8)
+_CHECKED = attrgetter(
+    "trace_id", "span_id", "parent_span_id", "start_time_unix_nano", "end_time_unix_nano"
+)
 _SCALAR = "1 string string_value, 2 bool bool_value, 3 int64 int_value, 4 double double_value"
 _MESSAGES = {
     "Scalar": f"{_SCALAR}, 5 Rare array_value, 6 Rare kvlist_value, 7 Rare bytes_value",
@@ -57,21 +61,30 @@ def plain_spans(body: bytes, window: TimeWindow, *, careful: bool = False) -> in
             message.SerializeToString()
     except (DecodeError, EncodeError):
         return None
-    oldest, newest = window.oldest_unix_ns, window.newest_unix_ns
     count = 0
     for group in message.resource_spans:
         for scoped in group.scope_spans:
-            spans = scoped.spans
-            count += len(spans)
-            for span in spans:
-                trace, number, parent = span.trace_id, span.span_id, span.parent_span_id
-                if (
-                    len(trace) != 16 or len(number) != 8 or trace == _NO_TRACE or number == _NO_SPAN
-                    or not oldest <= span.start_time_unix_nano <= span.end_time_unix_nano <= newest
-                    or (parent and (len(parent) != 8 or parent == _NO_SPAN))
-                ):  # fmt: skip
+            if scoped.spans:
+                if not _all_plain(scoped.spans, window):
                     return None
+                count += len(scoped.spans)
     return count
+
+
+def _all_plain(spans: Any, window: TimeWindow) -> bool:  # noqa: ANN401
+    """Good ids and times; column by column, so that no statement of ours is run for each span."""
+    traces, numbers, parents, starts, ends = zip(*map(_CHECKED, spans), strict=True)
+    return (
+        set(map(len, traces)) == {16}
+        and set(map(len, numbers)) == {8}
+        and set(map(len, parents)) <= {0, 8}
+        and _NO_TRACE not in traces
+        and _NO_SPAN not in numbers
+        and _NO_SPAN not in parents
+        and window.oldest_unix_ns <= min(starts)
+        and max(ends) <= window.newest_unix_ns
+        and all(map(le, starts, ends))
+    )
 
 
 @cache

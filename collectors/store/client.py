@@ -2,41 +2,17 @@
 
 from __future__ import annotations
 
-import re
-import socket
-import ssl
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 from collectors.store.cluster import LOCAL
-from collectors.store.errors import (
-    StoreBusy,
-    StoreError,
-    StoreGone,
-    StoreRefused,
-    StoreTooLarge,
-)
+from collectors.store.errors import StoreError, StoreGone
 from collectors.store.lock import FolderLock, lock_folder
+from collectors.store.reasons import plain_reason, translated
 from collectors.store.settings import StoreSettings
 from collectors.store.url import StoreUrl
-
-MEMORY_CODE = 241
-RETRYABLE_CODES = frozenset({159, 160, 164, 202, 203, 209, 210, 243, 252, 285, 319, 999})
-"""ClickHouse error codes that may pass: time-outs, disk space, parts, network, keeper."""
-
-CODE_REASONS: Mapping[int | None, str] = {
-    192: "the user is not known there", 193: "the password is wrong",
-    497: "the user lacks the rights", 516: "user or password is wrong",
-}  # fmt: skip
-CAUSE_REASONS: Mapping[type[BaseException], str] = {
-    ConnectionRefusedError: "nothing listens there",
-    socket.gaierror: "the host name is not known",
-    ssl.SSLError: "it does not speak TLS as asked",
-    TimeoutError: "it does not answer",
-    ConnectionResetError: "it closed the connection",
-}
-"""Why a server cannot be reached, in place of the driver's text."""
 
 INSERT_SETTINGS: Mapping[str, int] = {
     "async_insert": 0,
@@ -45,6 +21,8 @@ INSERT_SETTINGS: Mapping[str, int] = {
     "max_partitions_per_insert_block": 0,  # one batch may span all days that are kept
 }
 """Said with every insert, because the defaults differ between ClickHouse versions."""
+EMBEDDED_SETTINGS: Mapping[str, int] = {"materialize_skip_indexes_on_insert": 0}
+"""For large inserts into the embedded engine: each merge makes the indexes anyway."""
 
 
 class QueryStore(Protocol):
@@ -58,15 +36,16 @@ class QueryStore(Protocol):
 class Store:
     """An open store. Thread-safe; ``close`` may be called twice.
 
-    The embedded engine runs one statement at a time, so its calls are serialised.
+    A client runs one statement at a time, so its calls are serialised; ``insert_select`` has more of them.
     """
 
     def __init__(self, client: Any, url: StoreUrl, settings: StoreSettings, lock: FolderLock | None) -> None:  # noqa: ANN401
         self._client = client
         self._lock = lock
-        self._reader: Any = None  # a handle of its own, so that it may work beside an insert
         self._gate = threading.Lock()
-        self._convert_gate = threading.Lock()
+        self._idle = threading.Condition(self._gate)
+        self._handles: list[Any] = []  # more of them, for statements that run beside others
+        self._running = 0
         self._closed = False
         self._inode = _inode(url)
         self.url = url
@@ -84,7 +63,7 @@ class Store:
             try:
                 result = client.query(sql, parameters=dict(params), settings=limits)
             except Exception as problem:
-                raise _translated(problem) from problem
+                raise translated(problem) from problem
             return list(result.named_results())
 
     def held(self, table: str) -> str:
@@ -99,7 +78,7 @@ class Store:
             try:
                 client.command(sql, parameters=dict(params or {}))
             except Exception as problem:
-                raise _translated(problem) from problem
+                raise translated(problem) from problem
 
     def insert(
         self, table: str, columns: Sequence[str], rows: Sequence[Sequence[object]], token: str
@@ -118,7 +97,7 @@ class Store:
                     settings=settings,
                 )  # fmt: skip
             except Exception as problem:
-                raise _translated(problem) from problem
+                raise translated(problem) from problem
             self.check_here()  # gone meanwhile: the rows went with it
 
     def insert_native(
@@ -132,26 +111,56 @@ class Store:
                     f"`{self.database}`.{table}", list(columns), block, settings=told, fmt="Native"
                 )
             except Exception as problem:
-                raise _translated(problem) from problem
+                raise translated(problem) from problem
             self.check_here()
 
-    def convert(self, sql: str) -> bytes:
-        """Run a SELECT that needs no table in an embedded engine of this process; Native format.
+    def insert_select(
+        self, table: str, columns: Sequence[str], select: str, token: str, settings: Mapping[str, object]
+    ) -> None:
+        """As ``insert``, for the rows of a SELECT that reads no table: in one statement, which other
+        statements need not wait for; a server gets them from an embedded engine of this process.
 
         Raises:
             StoreError: it failed; code 395 (``throwIf``) is a ``StoreRefused``.
         """
-        with self._convert_gate:
-            try:
-                if self._reader is None:
-                    import clickhouse_connect
+        if self.url.kind != "chdb":
+            with self._beside() as engine:
+                block = engine.raw_query(select, fmt="Native")
+            self.insert_native(table, columns, block, token, settings)
+            return
+        told = {**self.insert_settings(token), **EMBEDDED_SETTINGS, **settings}
+        said = ", ".join(f"{name} = '{value}'" for name, value in told.items())
+        names = ", ".join(f"`{name}`" for name in columns)
+        with self._beside() as engine:
+            engine.command(f"INSERT INTO `{self.database}`.{table} ({names}) SETTINGS {said} {select}")
+            self.check_here()
 
-                    where = {} if self.url.path is None else {"path": str(self.url.path)}
-                    self._reader = clickhouse_connect.get_client(interface="chdb", **where)
-                made: bytes = self._reader.raw_query(sql, fmt="Native")
-            except Exception as problem:
-                raise _translated(problem) from problem
-            return made
+    @contextmanager
+    def _beside(self) -> Iterator[Any]:
+        """A handle of an embedded engine that nobody else uses meanwhile: the store's own, where it is one.
+
+        Raises:
+            StoreError: translated, whatever goes wrong with it.
+        """
+        with self._gate:
+            self.check_here()
+            engine = self._handles.pop() if self._handles else None
+            self._running += 1
+        try:
+            if engine is None:
+                import clickhouse_connect
+
+                where = {} if self.url.path is None else {"path": str(self.url.path)}
+                engine = clickhouse_connect.get_client(interface="chdb", **where)
+            yield engine
+        except Exception as problem:
+            raise translated(problem) from problem
+        finally:
+            with self._idle:
+                self._running -= 1
+                if engine is not None:
+                    self._handles.append(engine)
+                self._idle.notify_all()
 
     def insert_settings(self, token: str) -> dict[str, object]:
         """What is said with an insert so that it counts once, and only once it is kept."""
@@ -174,12 +183,13 @@ class Store:
             )
 
     def close(self) -> None:
-        with self._gate:
+        with self._idle:
             if not self._closed:
                 self._closed = True
+                self._idle.wait_for(lambda: not self._running)
                 self._client.close()
-                if self._reader is not None:
-                    self._reader.close()
+                while self._handles:
+                    self._handles.pop().close()
                 if self._lock is not None:
                     self._lock.release()
 
@@ -250,45 +260,6 @@ def open_store(url: StoreUrl, settings: StoreSettings | None = None) -> Store:
     except Exception as problem:  # noqa: BLE001  the driver raises many kinds
         if lock is not None:
             lock.release()
-        reason = _plain_reason(problem)
+        reason = plain_reason(problem)
         raise StoreError(f"store {url} cannot be opened ({reason}): check address and rights") from None
     return Store(client, url, settings, lock)
-
-
-def _translated(problem: Exception) -> StoreError:
-    """The error class by ClickHouse's code; what carries no code is a connection's fault."""
-    if isinstance(problem, StoreError):
-        return problem
-    code = _code(problem)
-    text = _plain_reason(problem)
-    if code is None and isinstance(problem, (TypeError, ValueError, OverflowError)):
-        return StoreRefused(f"the store cannot take the data: {text}")
-    if code == MEMORY_CODE:
-        return StoreTooLarge(f"the store lacks memory for this: {text}")
-    if code is None or code in RETRYABLE_CODES:
-        return StoreBusy(f"the store is not available: {text}")
-    return StoreRefused(f"the store refused: {text}")
-
-
-def _code(problem: Exception) -> int | None:
-    found = re.search(r"(?:Code: |code |error code )(\d+)", str(problem))
-    return int(found.group(1)) if found else None
-
-
-def _plain_reason(problem: Exception) -> str:
-    """What is wrong in a few words where it is known; else the first line that was said."""
-    if (code := _code(problem)) in CODE_REASONS:
-        return CODE_REASONS[code]
-    cause: BaseException | None = problem
-    for _ in range(8):
-        if cause is None:
-            break
-        for kind, reason in CAUSE_REASONS.items():
-            if isinstance(cause, kind):
-                return reason
-        cause = cause.__cause__ or cause.__context__
-    return _first_line(problem)
-
-
-def _first_line(problem: Exception) -> str:
-    return (str(problem).strip().splitlines() or [type(problem).__name__])[0][:300]

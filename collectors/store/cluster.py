@@ -13,6 +13,8 @@ REPLICATED = "'/clickhouse/tables/{shard}/{database}/{table}', '{replica}'"
 LOCAL = "_local"
 SHARDING = {
     "otel_traces": "cityHash64(TraceId)",
+    "otel_traces_new": "cityHash64(TraceId)",
+    "otel_traces_old": "cityHash64(TraceId)",
     "otel_traces_trace_id_ts": "cityHash64(TraceId)",
     "otel_logs": "cityHash64(TraceId)",
     "requests": "cityHash64(TraceId)",
@@ -46,6 +48,10 @@ def for_cluster(statement: str, cluster: str) -> list[str]:
         return [f"DROP TABLE IF EXISTS {found[1]}.{name} {on} SYNC" for name in names]
     if found := re.fullmatch(r"TRUNCATE TABLE (\S+)\.(\w+)", statement):
         return [f"TRUNCATE TABLE IF EXISTS {found[1]}.{found[2]}{LOCAL} {on} SYNC"]
+    if found := re.fullmatch(r"EXCHANGE TABLES (\S+) AND (\S+)", statement):
+        return [f"EXCHANGE TABLES {found[1]}{LOCAL} AND {found[2]}{LOCAL} {on}"]
+    if re.fullmatch(r"(DE|AT)TACH TABLE IF (NOT )?EXISTS \S+_mv", statement):
+        return [f"{statement} {on}"]
     if statement.startswith(("INSERT INTO", "SELECT")):
         return [statement]  # through the distributed tables
     if found := re.match(r"ALTER TABLE (\S+)\.(\w+) ", statement):

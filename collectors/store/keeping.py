@@ -30,6 +30,7 @@ TIMES = {
 }
 """Tables whose rows have an age, and the column that tells it; those that do not exist are left."""
 ROLLUPS = ("requests_1m", "requests_1h")
+_DAYS = re.compile(r".*?\+ toIntervalDay\((\d+)\)")
 
 
 def ttl_of(table: str, settings: StoreSettings, now: str) -> str:
@@ -37,7 +38,7 @@ def ttl_of(table: str, settings: StoreSettings, now: str) -> str:
     column = TIMES[table]
     at = column if column in ("Start", "Minute", "Hour") else f"toDateTime({column})"
     name = "rollup_ttl_days" if table in ROLLUPS else "ttl_days"
-    days = re.match(r".*?\+ toIntervalDay\((\d+)\)", now)
+    days = _DAYS.match(now)
     told = settings.model_fields_set
     if not told & {name, "move_after_days"}:
         return now
@@ -46,6 +47,19 @@ def ttl_of(table: str, settings: StoreSettings, now: str) -> str:
     if settings.move_after_days is not None:
         clause += f", {at} + toIntervalDay({settings.move_after_days}) TO VOLUME '{settings.move_to_volume}'"
     return clause
+
+
+def kept(store: Store) -> StoreSettings:
+    """The settings with the age that ``otel_traces`` has now, where they do not tell one."""
+    if "ttl_days" in store.settings.model_fields_set:
+        return store.settings
+    rows = store.query(
+        "SELECT create_table_query AS made FROM system.tables "
+        "WHERE database = {db:String} AND name = {name:String}",
+        {"db": store.database, "name": "otel_traces" + (LOCAL if store.settings.cluster else "")},
+    )
+    days = _DAYS.match(_ttl(str(rows[0]["made"]))) if rows else None
+    return store.settings.model_copy(update={"ttl_days": int(days[1])}) if days else store.settings
 
 
 def apply_keeping(store: Store) -> list[str]:

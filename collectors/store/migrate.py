@@ -18,6 +18,7 @@ from importlib import resources
 from collectors.store.client import Store
 from collectors.store.cluster import for_cluster, history_engine
 from collectors.store.errors import StoreError
+from collectors.store.keeping import kept
 from collectors.store.settings import StoreSettings
 
 SECTIONS = ("apply", "verify", "rollback")
@@ -161,7 +162,8 @@ def statements(step: Migration, section: str, database: str, settings: StoreSett
 
 
 def _run(store: Store, step: Migration, section: str) -> None:
-    for sql in statements(step, section, store.database, store.settings):
+    settings = store.settings if section == "verify" else kept(store)
+    for sql in statements(step, section, store.database, settings):
         try:
             if section != "verify":
                 store.command(sql)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -19,7 +20,7 @@ from collectors.write.writer import MOST_REFUSALS, RowStore
 class PlainStore(Protocol):
     """What writes spans whose rows the store's engine makes of the bodies."""
 
-    def write(self, bodies: list[bytes], spans: int, token: str) -> None: ...
+    def write(self, bodies: Iterable[tuple[bytes, int]], token: str) -> None: ...
 
 
 @dataclass(slots=True)
@@ -40,7 +41,8 @@ class _Tries:
 
 
 class Carrier:
-    """For one thread. ``made`` holds rows that were made when their body came in."""
+    """Different plans may be carried out by different threads. ``made`` holds rows that were made
+    when their body came in."""
 
     def __init__(
         self,
@@ -89,18 +91,25 @@ class Carrier:
         if self._plain is None:  # another program wrote this spool
             self._spool.split(token)
             return True
-        bodies = [body for entry in entries if (body := self._body(plan, entry)) is not None]
-        gone = {entry.number for entry in entries if f"{plan.id}/lost/{entry.number}/spans" in plan.done}
-        spans = sum(entry.kept["spans"] for entry in entries if entry.number not in gone)
         write = self._plain.write
-        answer = self._attempts.attempt(lambda: write(bodies, spans, token), "spans", single=False)
+        answer = self._attempts.attempt(
+            lambda: write(self._bodies(plan, entries), token), "spans", single=False
+        )
         if answer is STOPPED:
             return False
         if answer is None:
+            gone = (f"{plan.id}/lost/{entry.number}/spans" in plan.done for entry in entries)
+            spans = sum(e.kept["spans"] for e, lost in zip(entries, gone, strict=True) if not lost)
             self._settle(token, "spans", spans, "written")
         else:
             self._spool.split(token)
         return True
+
+    def _bodies(self, plan: Plan, entries: list[Entry]) -> Iterator[tuple[bytes, int]]:
+        """Read one by one: a plan is larger than what should lie in memory."""
+        for entry in entries:
+            if (body := self._body(plan, entry)) is not None:
+                yield body, entry.kept["spans"]
 
     def _rows(self, plan: Plan, entries: list[Entry]) -> dict[str, list[tuple[Entry, Row]]]:
         tables: dict[str, list[tuple[Entry, Row]]] = {}

@@ -55,7 +55,7 @@ STRUCTURE: Final = (
 
 SETTINGS: Final = {
     "max_block_size": 1 << 24,
-    "short_circuit_function_evaluation": "force_enable",
+    "short_circuit_function_evaluation": "disable",
     "compile_expressions": 0,
     "output_format_json_escape_forward_slashes": 0,
 }
@@ -64,43 +64,44 @@ AMBIGUOUS: Final = 395
 """ClickHouse's code for what this SELECT gives up on: attributes in attributes, bytes, an attribute
 without a value (an empty list looks the same here), a key twice, text over its limit. The
 bodies of such a batch are read in Python."""
-_GIVE_UP: Final = "toString(throwIf(empty(a), 'an attribute without a value'))"
-
-
 _XS: Final = "assumeNotNull(xs)"
-_SPELLED: Final = (
-    f"throwIf(match({_XS}, '[\\\\x00-\\\\x07\\\\x0b\\\\x0e-\\\\x1f]|\\\\x{{2028}}|\\\\x{{2029}}'), "
-    "'spelled otherwise in JSON') = 1"
-)
+_SPELLED: Final = f"match({_XS}, '[\\\\x00-\\\\x07\\\\x0b\\\\x0e-\\\\x1f]|\\\\x{{2028}}|\\\\x{{2029}}')"
 """Whether a text in a list holds what ClickHouse escapes otherwise than Python: it is given up on."""
-_NO_ITEM: Final = "toString(throwIf(isNull(xs), 'a list in a list, or an item without a value'))"
 
 
 def _double(value: str) -> str:
     """As Python writes it in the range that people use: 1.0, 0.5."""
     whole = f"{value} = round({value}) AND abs({value}) < 1e15"
-    return f"if({whole}, concat(toString(toInt64({value})), '.0'), toString({value}))"
+    return f"if({whole}, concat(toString(toInt64(if({whole}, {value}, 0.))), '.0'), toString({value}))"
 
 
-def _text(at: str, string: str, other: str) -> str:
-    """The text of the value whose members begin with ``at``."""
+def _text(at: str, string: str, other: str, never: str) -> str:
+    """The text of the value whose members begin with ``at``; where ``never`` is, it throws.
+
+    Nothing is evaluated lazily: a branch costs little for a member that is not there.
+    """
     return (
-        f"multiIf(isNotNull({at}s), {string}, isNotNull({at}i), toString(assumeNotNull({at}i)), "
+        f"multiIf(isNotNull({at}s) AND throwIf({never}) = 0, {string}, "
+        f"isNotNull({at}i), toString(assumeNotNull({at}i)), "
         f"isNotNull({at}d), {_double(f'assumeNotNull({at}d)')}, "
         f"isNotNull({at}b), if(assumeNotNull({at}b), 'true', 'false'), {other})"
     )
+
+
+def _none(at: str) -> str:
+    return " AND ".join(f"isNull({at}{kind})" for kind in "sidb")
 
 
 def _members(value: str) -> str:
     return ", ".join(f"{value}.{kind}_value" for kind in ("string", "int", "double", "bool"))
 
 
+_ITEM: Final = _text("x", f"toJSONString({_XS})", "''", f"{_none('x')} OR (isNotNull(xs) AND {_SPELLED})")
 _ITEMS: Final = (
-    "arrayMap((xs, xi, xd, xb) -> " + _text("x", f"if({_SPELLED}, '', toJSONString({_XS}))", _NO_ITEM) + ", "
-    "a.string_value, a.int_value, a.double_value, a.bool_value)"
+    f"arrayMap((xs, xi, xd, xb) -> {_ITEM}, a.string_value, a.int_value, a.double_value, a.bool_value)"
 )
 _LIST: Final = f"concat('[', arrayStringConcat({_ITEMS}, ', '), ']')"
-_ANY: Final = _text("v", "assumeNotNull(vs)", f"if(empty(a), {_GIVE_UP}, {_LIST})")
+_ANY: Final = _text("v", "assumeNotNull(vs)", _LIST, f"{_none('v')} AND empty(a)")
 
 
 def _map(pairs: str) -> str:
@@ -120,7 +121,7 @@ def _id(of: str, size: int) -> str:
 def _over(pairs: str) -> str:
     """Whether attributes are over a limit, or have a key twice."""
     return (
-        f"length({pairs}) > {MOST_ATTRIBUTES} OR length(arrayDistinct({pairs}.key)) != length({pairs}) "
+        f"length({pairs}) > {MOST_ATTRIBUTES} OR arrayUniq({pairs}.key) != length({pairs}) "
         f"OR arrayExists(k -> length(k) > {NAME_LIMIT}, {pairs}.key)"
     )
 
@@ -173,21 +174,30 @@ _SHARED_OVER: Final = (
 _SCOPE_OVER: Final = f"length(ss.scope.name) > {NAME_LIMIT} OR length(ss.scope.version) > {NAME_LIMIT}"
 
 
-def select(file: str, schema_file: str) -> str:
-    """The rows of the requests in ``file``, as ``schema_file`` has them; neither path holds a quote."""
+_COUNTED: Final = "arraySum(x -> arraySum(y -> length(y), x), resource_spans.scope_spans.spans.kind)"
+
+
+def select(file: str, schema_file: str, spans: int) -> str:
+    """The rows of the requests in ``file``, as ``schema_file`` has them; neither path holds a quote.
+
+    It fails where the file does not hold as many ``spans`` as were counted in its bodies.
+    """
     columns = ", ".join(f"{sql} AS `{name}`" for name, sql in COLUMNS)
-    groups = f"SELECT arrayJoin(resource_spans) AS rs FROM file('{file}', 'ProtobufSingle', '{STRUCTURE}')"
+    groups = (
+        f"SELECT arrayJoin(resource_spans) AS rs FROM file('{file}', 'ProtobufSingle', '{STRUCTURE}') "
+        f"WHERE throwIf({_COUNTED} != {spans}, 'another number of spans than was counted') = 0"
+    )
     scopes = (
         f"SELECT {_map('rs.resource.attributes')} AS resource, arrayJoin(rs.scope_spans) AS ss "
         f"FROM ({groups}) WHERE throwIf({_SHARED_OVER}, 'a resource over a limit') = 0"
     )
-    spans = (
+    rows = (
         f"SELECT resource, ss.scope AS scope, arrayJoin(ss.spans) AS sp FROM ({scopes}) "
         f"WHERE throwIf({_SCOPE_OVER}, 'a scope over a limit') = 0"
     )
     told = {"format_schema": f"{schema_file}:Request", **SETTINGS}
     settings = ", ".join(f"{name} = '{value}'" for name, value in told.items())
     return (
-        f"SELECT {columns} FROM ({spans}) WHERE throwIf({_SPAN_OVER}, 'a span over a limit') = 0 "
+        f"SELECT {columns} FROM ({rows}) WHERE throwIf({_SPAN_OVER}, 'a span over a limit') = 0 "
         f"SETTINGS {settings}"
     )

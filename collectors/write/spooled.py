@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 
 from collectors.counts import OF_TABLE, Counts
 from collectors.receive.rows import Batch
@@ -23,7 +24,7 @@ PLAN_BATCHES = 4
 
 
 class SpooledWriter:
-    """``offer`` puts a body on disk; one thread writes what is there to the store.
+    """``offer`` puts a body on disk; one thread writes what is there to the store, two when much is.
 
     Batches are retried until the store takes them, also by the next process; a batch
     that it never will take is halved, and what is left of it is set aside in a file.
@@ -48,6 +49,7 @@ class SpooledWriter:
         self._wake = threading.Event()
         self._attempts = Attempts(clock, first_pause_s)
         self._carrier = Carrier(store, spool, counts, self._attempts, plain)
+        self._two_at_once = plain is not None and settings.plain_from_spans is not None
         self._thread: threading.Thread | None = None
 
     @property
@@ -112,20 +114,44 @@ class SpooledWriter:
 
         What goes wrong waits for the next interval, too.
         """
-        try:
+        self._safely(self._write_all)
+
+    def _write_all(self) -> bool:
+        self._spool.sync()
+        if not all(self._carry_out(plan) for plan in self._spool.plans()):
+            return False
+        known = self._spool.newest()
+        while (new := self._plan(known)) is not None:
+            beside = self._plan(0) if self._two_at_once else None
+            done = self._carry_out(new) if beside is None else self._carry_out_both(new, beside)
+            if not done:
+                return False
             self._spool.sync()
-            for plan in self._spool.plans():
-                if not self._carry_out(plan):
-                    return
-            known = self._spool.newest()
-            while (new := self._plan(known)) is not None:
-                if not self._carry_out(new):
-                    return
-                self._spool.sync()
+        return True
+
+    def _safely(self, write: Callable[[], bool]) -> bool:
+        """The thread must outlive any one batch; all of it is still in the spool."""
+        try:
+            return write()
         except OSError as problem:
             self._attempts.warn("the spool cannot be written: %s", problem.strerror)
-        except Exception:  # the thread must outlive any one batch; all of it is still in the spool
+        except Exception:
             log.exception("writing was interrupted")
+        return False
+
+    def _carry_out_both(self, one: Plan, other: Plan) -> bool:
+        """At the same time: an engine reads and sorts one insert in one thread, whatever its size."""
+        told: list[bool] = []
+        beside = threading.Thread(
+            target=lambda: told.append(self._safely(lambda: self._carry_out(other))),
+            name="stagelens-write-beside", daemon=True,
+        )  # fmt: skip
+        beside.start()
+        try:
+            done = self._carry_out(one)
+        finally:
+            beside.join()
+        return done and told == [True]
 
     def _plan(self, known: int) -> Plan | None:
         rows = self._settings.batch_rows

@@ -16,7 +16,7 @@ from collectors.receive.plain import plain_spans
 from collectors.receive.rows import TimeWindow, trace_batch
 from collectors.receive.signals import COLUMNS
 from collectors.store.errors import StoreRefused
-from collectors.write.plain import PlainSpans, rows_of
+from collectors.write.plain import PlainSpans
 from tests.support.clock import FakeClock
 from tests.support.otlp import pairs, request, span
 from tests.unit.collectors.live_receiver import NOW
@@ -61,7 +61,7 @@ def test_both_routes_make_the_same_rows(store, tmp_path, some, resource):
     message = request(*some, **{f"r{k}": v for k, v in resource.items()})
     body = message.SerializeToString()
     assert plain_spans(body, WINDOW) == len(some)
-    PlainSpans(store, tmp_path, FakeClock()).write([body], len(some), uuid.uuid4().hex)
+    PlainSpans(store, tmp_path, FakeClock()).write([(body, len(some))], uuid.uuid4().hex)
     plain = read(store)
     store.command(f"TRUNCATE TABLE {store.database}.otel_traces")
     rows = trace_batch(message, WINDOW).rows["otel_traces"]
@@ -81,7 +81,7 @@ def read(store) -> list[dict[str, object]]:
 def test_numbers_that_are_spelled_otherwise_are_the_same_numbers(store, tmp_path, value):
     """Very large and very small ones: read back as a number they are equal."""
     body = request(span(1, NOW, {"x": value})).SerializeToString()
-    PlainSpans(store, tmp_path, FakeClock()).write([body], 1, "t")
+    PlainSpans(store, tmp_path, FakeClock()).write([(body, 1)], "t")
     text = read(store)[0]["SpanAttributes"]["x"]
     assert float(text) == value or (math.isnan(value) and math.isnan(float(text)))
 
@@ -149,7 +149,7 @@ def test_what_the_engine_cannot_read_is_given_up_on(engine, tmp_path, what):
     assert plain_spans(GIVEN_UP[what], WINDOW) == 1 or what == "bytes"
     assert not plain.careful
     with pytest.raises(StoreRefused):
-        plain.write([GIVEN_UP[what]], 1, "t")
+        plain.write([(GIVEN_UP[what], 1)], "t")
     assert plain.careful
     assert read(engine) == []
     assert [one.name for one in tmp_path.iterdir()] == ["otlp.proto"]
@@ -164,27 +164,21 @@ def test_with_care_nested_attributes_are_found_before(what):
 
 def test_another_number_of_spans_than_was_counted_stores_nothing(store, tmp_path):
     """What the engine reads is compared with what was acknowledged."""
-    with pytest.raises(StoreRefused, match="were counted"):
-        PlainSpans(store, tmp_path, FakeClock()).write([rare()], 2, "t")
+    with pytest.raises(StoreRefused, match="was counted"):
+        PlainSpans(store, tmp_path, FakeClock()).write([(rare(), 2)], "t")
     assert read(store) == []
 
 
 def test_a_token_counts_once_and_bodies_of_several_days_are_one_insert(store, tmp_path):
     """Two bodies over three days twice under one token: each span once, also in the views."""
     days = [request(span(n + 1, NOW - n * 86_400 * 10**9, {"stagelens.record.version": 1})) for n in range(3)]
-    bodies = [one.SerializeToString() for one in days]
+    bodies = [(one.SerializeToString(), 1) for one in days]
     for _ in range(2):
-        PlainSpans(store, tmp_path, FakeClock()).write(bodies, 3, "same")
+        PlainSpans(store, tmp_path, FakeClock()).write(bodies, "same")
     for table in ("otel_traces", "requests"):
         assert store.query(f"SELECT count() AS n FROM {store.database}.{table}", {})[0]["n"] == 3
     rolled = f"SELECT sum(N) AS n FROM {store.database}.requests_1m WHERE Quantity = 'e2e'"
     assert store.query(rolled, {})[0]["n"] == 3
-
-
-def test_the_head_of_a_block_tells_its_rows():
-    """Two numbers of 7 bits a byte; nothing is no rows."""
-    assert rows_of(b"\x12\xac\x02rest") == 300
-    assert rows_of(b"") == 0
 
 
 def test_nothing_is_left_in_the_folder_a_collector_was_started_in(store, tmp_path, monkeypatch):
@@ -192,6 +186,6 @@ def test_nothing_is_left_in_the_folder_a_collector_was_started_in(store, tmp_pat
     (tmp_path / "here").mkdir()
     (tmp_path / "spool").mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    PlainSpans(store, tmp_path / "spool", FakeClock()).write([rare()], 1, uuid.uuid4().hex)
+    PlainSpans(store, tmp_path / "spool", FakeClock()).write([(rare(), 1)], uuid.uuid4().hex)
     assert list((tmp_path / "here").iterdir()) == []
     assert [one.name for one in (tmp_path / "spool").iterdir()] == ["otlp.proto"]
