@@ -13,6 +13,8 @@ from pathlib import Path
 
 from benchmarks.ingest.run import Result, Watched, send, spread
 
+PATIENCE_S = 600
+
 
 def phoenix(python: Path, file: Path, spans: int) -> Result:
     """One round; queryable once its database has all rows of its ``spans`` table."""
@@ -36,7 +38,9 @@ def phoenix(python: Path, file: Path, spans: int) -> Result:
             watched = Watched(process.pid)
             began, cpu = time.perf_counter(), watched.cpu_s()
             sent = send(url, file, 2)
-            while stored(database) < spans:
+            while (now := stored(database)) < spans:
+                if time.perf_counter() - began > PATIENCE_S:
+                    raise SystemExit(f"phoenix has {now} of {spans} spans after {PATIENCE_S} s")
                 time.sleep(0.05)
             queryable, cpu = time.perf_counter() - began, watched.cpu_s() - cpu
             watched.stop()
