@@ -5,10 +5,14 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
+from collectors.receive.signals import COLUMNS
 from collectors.store.client import Store
 from collectors.store.errors import StoreError
 from collectors.store.keeping import TIMES, apply_keeping
+from collectors.store.migrate import load_migrations, migrate, rollback
 from collectors.store.settings import StoreSettings
+from tests.unit.collectors.test_store import trace_row
+from tracer.clock import SystemClock
 
 
 def told(store, **settings: object) -> Store:
@@ -65,3 +69,29 @@ def test_half_a_tier_or_a_name_that_is_none_is_refused(settings):
     """Before anything is asked of a store."""
     with pytest.raises(ValidationError):
         StoreSettings(**settings)
+
+
+def test_spans_keep_their_rows_age_and_views_when_they_are_put_in_another_order(empty_store):
+    """Migration 7 there and back: rows stay, an age that was told before stays, views go on."""
+    known = list(load_migrations())
+    before = [step for step in known if step.number < 7]
+    with_7 = [step for step in known if step.number <= 7]
+    store = Store(empty_store._client, empty_store.url, StoreSettings(), None)
+    migrate(store, before)
+    db = store.database
+    store.command(f"ALTER TABLE {db}.otel_traces MODIFY TTL toDateTime(Timestamp) + toIntervalDay(77)")
+    columns, counts = COLUMNS["otel_traces"], []
+    row = trace_row(SystemClock().unix_ns(), **{"stagelens.record.version": "1"})
+    for n, move in enumerate((lambda: migrate(store, with_7), lambda: rollback(store, 6, with_7), lambda: 0)):
+        store.insert("otel_traces", columns, [row], str(n))
+        move()
+        (made,) = store.query(
+            "SELECT create_table_query AS q FROM system.tables WHERE database = {db:String} "
+            "AND name = 'otel_traces'", {"db": db},
+        )  # fmt: skip
+        assert "toIntervalDay(77)" in str(made["q"])
+        counts.append([
+            store.query(f"SELECT count() AS n FROM {db}.{table}", {})[0]["n"]
+            for table in ("otel_traces", "requests", "otel_traces_trace_id_ts")
+        ])  # fmt: skip
+    assert counts == [[1, 1, 1], [2, 2, 2], [3, 3, 3]]
