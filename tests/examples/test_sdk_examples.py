@@ -53,9 +53,9 @@ def tree(peer: OtlpPeer) -> dict[str, str]:
 
 
 def told_by(peer: OtlpPeer, name: str) -> dict[str, object]:
-    """The attributes of the one span of ours; a framework's own may have the same name."""
+    """The attributes of the one span that is ours; a framework's own may have the same name."""
     [span] = [
-        s for group in peer.groups() if group.scope.name == "stagelens" for s in group.spans if s.name == name
+        s for s in peer.spans() if s.name == name and any(a.key.startswith("stagelens.") for a in s.attributes)
     ]
     return {a.key: getattr(a.value, a.value.WhichOneof("value")) for a in span.attributes}
 

@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from opentelemetry.proto.trace.v1.trace_pb2 import ScopeSpans, Span
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 USUAL_LIMIT = 4_194_304
 
@@ -50,16 +50,14 @@ class OtlpPeer:
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
-    def groups(self) -> list[ScopeSpans]:
+    def spans(self) -> list[Span]:
         return [
-            scope
+            span
             for body in list(self.bodies.get("/v1/traces", []))
             for resource in ExportTraceServiceRequest.FromString(body).resource_spans
             for scope in resource.scope_spans
+            for span in scope.spans
         ]
-
-    def spans(self) -> list[Span]:
-        return [span for group in self.groups() for span in group.spans]
 
     def names(self) -> list[str]:
         return [span.name for span in self.spans()]
