@@ -54,9 +54,8 @@ def tree(peer: OtlpPeer) -> dict[str, str]:
 
 def told_by(peer: OtlpPeer, name: str) -> dict[str, object]:
     """The attributes of the one span that is ours; a framework's own may have the same name."""
-    [span] = [
-        s for s in peer.spans() if s.name == name and any(a.key.startswith("stagelens.") for a in s.attributes)
-    ]
+    named = [s for s in peer.spans() if s.name == name]
+    [span] = [s for s in named if any(a.key.startswith("stagelens.") for a in s.attributes)]
     return {a.key: getattr(a.value, a.value.WhichOneof("value")) for a in span.attributes}
 
 
