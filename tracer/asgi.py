@@ -14,9 +14,11 @@ from typing import Any
 
 from opentelemetry import context as otel_context
 from opentelemetry import propagate
+from opentelemetry import trace as otel_trace
 from opentelemetry.trace import SpanKind
 
 from tracer import semconv
+from tracer.sdk.leaving import flushing
 from tracer.sdk.live import Live, Spec, outcome_of
 from tracer.sdk.runtime import Runtime, active
 from tracer.stages import Stage
@@ -53,6 +55,9 @@ class StagelensMiddleware:
         self._trace_id_header = trace_id_header
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, flushing(send))
+            return
         runtime = active()
         if runtime is None or scope["type"] != "http" or scope["path"] in self._skip:
             await self._app(scope, receive, send)
@@ -279,7 +284,13 @@ class _Exchange:
 
 
 def _callers(scope: Scope) -> otel_context.Context:
-    """The caller's trace from its headers, and nothing of what the server was started in."""
+    """The framework's own span of this request, else the caller's trace from its headers.
+
+    Never what the server was started in. FastAPI makes server spans itself from 0.160 on.
+    """
+    around = otel_trace.get_current_span()
+    if around.is_recording() and getattr(around, "kind", None) is SpanKind.SERVER:
+        return otel_context.get_current()
     propagator = propagate.get_global_textmap()
     carrier: dict[str, str] = {}
     for name, value in scope["headers"]:
@@ -294,7 +305,7 @@ def _callers(scope: Scope) -> otel_context.Context:
 
 
 def _is_comment(part: bytes) -> bool:
-    """Whether a part of an event stream only keeps the connection alive."""
+    """Whether it only keeps the connection alive."""
     return part.startswith(b":") and all(
         not line or line.startswith(b":") for line in part.splitlines()
     )

@@ -30,6 +30,9 @@ T = TypeVar("T")
 SCOPE = "stagelens"
 
 
+GIVE_WAY_S = 1e-4
+
+
 @dataclass(frozen=True, slots=True)
 class ExportSettings:
     """Where telemetry goes and how much of it may wait.
@@ -205,7 +208,7 @@ class OtlpExporter:
                     waiting, size = [], 0
                 waiting.append(span)
                 size += bytes_
-            time.sleep(0)  # the interpreter is the event loop's when it wants it
+            time.sleep(GIVE_WAY_S)  # sleep(0) takes the interpreter back before a loop is awake
         if waiting:
             self._post_spans(waiting)
 

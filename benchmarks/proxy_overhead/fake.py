@@ -36,7 +36,7 @@ def event(delta: bytes, finish: bytes = b"null") -> bytes:
 
 
 ROLE = event(b'{"role":"assistant","content":""}')
-TOKEN = event(b'{"content":" word"}')
+WORDS = [event(b'{"content":" word%d"}' % n) for n in range(10)]  # litellm ends streams that repeat one
 USAGE = chunk(
     b'data: {"id":"c","object":"chat.completion.chunk","created":1,"model":"m","choices":[],'
     b'"usage":{"prompt_tokens":120,"completion_tokens":%d,"total_tokens":%d}}\n\n'
@@ -87,7 +87,7 @@ class Upstream(asyncio.Protocol):
             self._transport.write(HEAD + ROLE)
             self._first_s = self._loop.time() - self._begun
         self._sent += 1
-        self._transport.write(TOKEN)
+        self._transport.write(WORDS[self._sent % len(WORDS)])
         if self._sent == TOKENS:
             last_s = self._loop.time() - self._begun
             self._transport.write(LAST)

@@ -40,7 +40,7 @@ class Stream(asyncio.Protocol):
         )
 
     def data_received(self, data: bytes) -> None:
-        if not self.ttft_s and b'"content":" word"' in data.replace(b": ", b":"):
+        if not self.ttft_s and b'"content":" word' in data.replace(b": ", b":"):
             self.ttft_s = time.monotonic() - self._began
         if b"[DONE]" in data:
             self.e2e_s = time.monotonic() - self._began

@@ -135,11 +135,10 @@ def _traceloop() -> SetUp:
 
 def _openlit() -> SetUp:
     import openlit
+    from opentelemetry import trace
 
     provider = nowhere()
-    openlit.init(
-        tracer=provider.get_tracer("openlit"), disable_metrics=True, capture_message_content=False,
-        disabled_instrumentors=[],
-    )  # fmt: skip
+    trace.set_tracer_provider(provider)  # it joins the one that is there
+    openlit.init(disable_metrics=True, disable_events=True, capture_message_content=False)
     made = openlit.trace(work)
     return raw_span(provider), {"openlit.trace": made}, None

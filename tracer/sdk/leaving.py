@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import threading
+from collections.abc import Awaitable, Callable, MutableMapping
 from types import FrameType
+from typing import Any
 
 from tracer.sdk import runtime
+
+Message = MutableMapping[str, Any]
+Send = Callable[[Message], Awaitable[None]]
 
 _prepared: list[object] = []
 
@@ -34,6 +40,21 @@ def flush_at_end_of_child() -> None:
     from multiprocessing import util
 
     util.Finalize(None, runtime.shutdown, exitpriority=100)
+
+
+def flushing(send: Send) -> Send:
+    """An ASGI lifespan's ``send`` that first sends what waits when the server stops.
+
+    uvicorn then ends the process by the signal that stopped it, and nothing runs at exit.
+    """
+
+    async def flushed(message: Message) -> None:
+        if message["type"].startswith("lifespan.shutdown."):
+            active = runtime.active()
+            await asyncio.to_thread(runtime.flush, active.flush_s if active is not None else 0.0)
+        await send(message)
+
+    return flushed
 
 
 def _terminated(number: int, _frame: FrameType | None) -> None:

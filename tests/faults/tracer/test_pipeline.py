@@ -90,7 +90,7 @@ for _ in range(10):
     look()
 print("ready", flush=True)
 while True:
-    time.sleep(60)
+    time.sleep(0.05)  # a signal just before a long sleep is handled after it
 """
 
 

@@ -7,8 +7,11 @@ import json
 
 import aiohttp
 import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.trace import SpanKind
 
 import tracer
+from tests.support.otlp_peer import otlp_peer
 from tests.support.plain_server import plain_server
 from tracer import semconv
 from tracer.asgi import StagelensMiddleware
@@ -293,8 +296,25 @@ async def test_requests_are_not_children_of_what_the_server_was_started_in():
     assert len({s.context.trace_id for s in seen.spans}) == 3
 
 
+async def test_a_server_span_of_the_framework_around_it_is_the_parent():
+    """FastAPI's own and contrib's instrumentation: one trace, and the record below their span."""
+
+    async def app(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    with recording(SystemClock()) as seen:
+        framework = TracerProvider().get_tracer("framework")
+        with framework.start_as_current_span("server", kind=SpanKind.SERVER) as around:
+            await call(app, seen=seen)
+    [ours] = [span for span in seen.spans if span.name == "GET"]
+    assert ours.parent is not None
+    assert ours.parent.span_id == around.get_span_context().span_id
+    assert semconv.E2E_NS in ours.attributes
+
+
 async def test_other_kinds_of_scopes_and_an_unconfigured_sdk_are_passed_on_untouched():
-    """Lifespan and websockets; without set-up the application gets the very same callables."""
+    """Websockets and the lifespan; without set-up the application gets the very same callables."""
     got: list[object] = []
 
     async def app(scope, receive, send):
@@ -307,5 +327,30 @@ async def test_other_kinds_of_scopes_and_an_unconfigured_sdk_are_passed_on_untou
             await wrapped({"type": kind}, receive, send)  # type: ignore[arg-type]
     scope = {"type": "http", "path": "/", "method": "GET", "headers": []}
     await wrapped(scope, receive, send)  # type: ignore[arg-type]
-    assert got == [(receive, send)] * 3
+    (of_server, _), *others = got
+    assert of_server is receive
+    assert others == [(receive, send)] * 2
     assert seen.spans == []
+
+
+async def test_what_waits_is_sent_before_the_server_says_that_it_stops():
+    """uvicorn ends the process by the signal that stopped it: nothing runs at exit."""
+    told: list[str] = []
+
+    async def app(scope, receive, send):
+        await send({"type": "lifespan.startup.complete"})
+        with tracer.stage("last"):
+            pass
+        await send({"type": "lifespan.shutdown.complete"})
+
+    with otlp_peer() as peer:
+        tracer.configure("shop", peer.url)
+        try:
+
+            async def send(message):
+                told.append(f"{message['type']} {peer.names()}")
+
+            await StagelensMiddleware(app)({"type": "lifespan"}, None, send)
+        finally:
+            tracer.shutdown()
+    assert told == ["lifespan.startup.complete []", "lifespan.shutdown.complete ['last']"]
