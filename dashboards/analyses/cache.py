@@ -25,6 +25,7 @@ from dashboards.analyses.stats import Estimate, slope
 from dashboards.filters import Filters, Where, where
 from dashboards.models.cache import Cache, CacheFigures, Preempted, PrefillRate, Saved
 from dashboards.queries.base import QueryLimits, QueryStore, Row, run
+from dashboards.queries.sample import Part, part_of
 from tracer import semconv
 
 MOST_POINTS: Final = 300
@@ -83,20 +84,33 @@ def cache(
         UnavailableError: the store gave no answer.
     """
     bound = limits or QueryLimits()
-    picked = where(filters)
+    part = part_of(store, filters, bound)
     points: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    for row in run(store, _POINTS_SQL.replace("{picked}", picked.sql), picked.params, bound):
+    some = _POINTS_SQL.replace("{picked}", part.where.sql)
+    for row in run(store, some, part.where.params, bound):
         points[row["Model"]].append((float(row["Fresh"]), float(row["Ns"])))
     rates = {model: slope(given) for model, given in points.items()}
 
-    def ask(part: Where, key: Key) -> CacheFigures:
-        return _figures(store, part, key, rates, bound)
+    def ask(picked: Where, key: Key) -> CacheFigures:
+        return _figures(store, picked, key, rates, bound)
 
-    overall, groups, left = whole_and_groups(store, filters, by, bound, ask)
+    overall, groups, left = whole_and_groups(store, where(filters), by, bound, ask)
     return Cache(
         filters=filters, by=tuple(by), rates=tuple(_rates(points, rates)), overall=overall,
-        groups=groups, groups_left_out=left, reading=_reading(overall), assumptions=_ASSUMPTIONS,
+        groups=groups, groups_left_out=left, rates_sampled=part.sampled, reading=_reading(overall),
+        assumptions=(*_ASSUMPTIONS, *_rates_of(part)),
     )  # fmt: skip
+
+
+def _rates_of(part: Part) -> tuple[str, ...]:
+    """What is said where the rates were measured on a part of the requests."""
+    if part.sampled is None:
+        return ()
+    told = (
+        f"The rates are measured on requests out of {part.sampled.slices} slices of time, one in "
+        f"{part.sampled.one_in}; counts and tokens are of all {part.sampled.of:,} requests."
+    )
+    return (told,)
 
 
 def _rates(
