@@ -34,6 +34,7 @@ from fill import GAPS, fill
 
 from collectors.store.client import Store, StoreSettings, open_store
 from collectors.store.migrate import migrate
+from collectors.store.rollups import make_days
 from collectors.store.url import StoreUrl
 from dashboards.api import build_api
 from tracer.clock import SystemClock
@@ -127,6 +128,7 @@ def filled(store: Store, asked: argparse.Namespace, now: int) -> float | None:
         return None
     began = time.perf_counter()
     fill(store, asked.requests, asked.days, now, traced_hours=min(1.0, asked.days * 24))
+    make_days(store, now // 10**9)
     return time.perf_counter() - began
 
 

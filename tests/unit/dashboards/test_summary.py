@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-import pytest
+from itertools import pairwise
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from collectors.store.rollups import make_days
 from dashboards.filters import Filters, parse_filters
 from dashboards.queries.base import QueryLimits
 from dashboards.queries.report import report
+from dashboards.queries.rollups import DAY_NS, HOUR_NS, MINUTE_NS, cut, made_days
 from dashboards.queries.summary import summary
-from tests.unit.dashboards.conftest import NOW_UNIX_NS, HandStore
+from tests.unit.dashboards.conftest import BASE_UNIX_NS, NOW_UNIX_NS, HandStore
 
 S = 1_000_000_000
 
@@ -126,7 +132,7 @@ def test_the_roll_ups_say_what_the_requests_say(filled, asked, by):
     if not plain.overall.requests:
         assert rolled.overall == plain.overall
         return
-    assert (rolled.exact, rolled.read_from) == (False, "requests_1h, requests_1m")
+    assert (rolled.exact, rolled.read_from) == (False, "requests_1d, requests_1h, requests_1m")
     assert [g.key for g in rolled.groups] == [g.key for g in plain.groups]
     pairs = zip((rolled.overall, *rolled.groups), (plain.overall, *plain.groups), strict=True)
     left_out = {"stages", "measures"}
@@ -151,7 +157,7 @@ def test_the_roll_ups_answer_for_the_window_that_was_asked(filled):
     )
     found = summary(filled, filters, now_unix_ns=NOW_UNIX_NS, limits=MANY)
     exact = report(filled, filters, now_unix_ns=NOW_UNIX_NS).overall.counts.total
-    assert found.read_from == "requests_1h, requests_1m"
+    assert found.read_from == "requests_1d, requests_1h, requests_1m"
     assert found.overall.requests == exact > 200
 
 
@@ -163,6 +169,48 @@ def test_what_the_roll_ups_lack_is_read_from_the_requests(filled, by):
     assert sum(g.requests for g in found.groups) == found.overall.requests == 400
     tagged = summary(filled, chosen(tags=["tenant=t1"]), now_unix_ns=NOW_UNIX_NS, limits=MANY)
     assert (tagged.read_from, tagged.overall.requests) == ("requests", 200)
+
+
+@given(
+    st.integers(0, 40 * DAY_NS), st.integers(1, 20 * DAY_NS), st.sets(st.integers(0, 60), max_size=12)
+)
+def test_a_window_is_cut_into_pieces_that_divide_it(begin, length, days):
+    """Days, hours, minutes and the ends: none overlaps, none is missing, each is whole."""
+    found = cut(begin, begin + length, days=[day * DAY_NS for day in days])
+    pieces = sorted((*found.raw, *found.minutes, *found.hours, *found.days))
+    assert (pieces[0][0], pieces[-1][1]) == (begin, begin + length)
+    assert all(a[1] == b[0] for a, b in pairwise(pieces))
+    for step, kind in ((MINUTE_NS, found.minutes), (HOUR_NS, found.hours), (DAY_NS, found.days)):
+        assert all(a % step == b % step == 0 for a, b in kind)
+    assert {a // DAY_NS for a, _ in found.days} <= days
+
+
+def test_days_that_were_merged_say_what_their_hours_said(store):
+    """The same counts, sums and maxima; percentiles within the sketch; a stale day is not taken."""
+    day = BASE_UNIX_NS // DAY_NS * DAY_NS - BASE_UNIX_NS
+    store.requests(*(
+        {"start": day - 2 * DAY_NS + n * DAY_NS // 200, "decode": (1 + n * 7 % 50) * S, "Model": f"m{n % 2}"}
+        for n in range(500)
+    ))  # fmt: skip
+    filters = parse_filters(now_unix_ns=NOW_UNIX_NS, since="7d")
+
+    def asked():
+        return summary(store, filters, ("model",), now_unix_ns=NOW_UNIX_NS, limits=MANY)
+
+    hours = asked()
+    assert made_days(store, 0, NOW_UNIX_NS, MANY) == ()
+    assert make_days(store.raw, NOW_UNIX_NS // S) == 2
+    assert len(made_days(store, 0, NOW_UNIX_NS, MANY)) == 2
+    days = asked()
+    for ours, theirs in zip((days.overall, *days.groups), (hours.overall, *hours.groups), strict=True):
+        assert ours.requests == theirs.requests > 200
+        for one, told in zip((*ours.stages, *ours.measures), (*theirs.stages, *theirs.measures), strict=True):
+            assert (one.name, one.n, one.sum_ns, one.max_ns) == (told.name, told.n, told.sum_ns, told.max_ns)
+            if one.n:
+                assert one.p95_ns == pytest.approx(told.p95_ns, rel=0.03)
+    store.requests({"start": day - DAY_NS, "decode": S})
+    assert len(made_days(store, 0, NOW_UNIX_NS, MANY)) == 1
+    assert asked().overall.requests == 501
 
 
 def test_groups_are_those_of_the_report(filled):
