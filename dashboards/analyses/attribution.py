@@ -89,10 +89,11 @@ def attribution(
         raise BadValueError(f"measure {measure!r} is not known: it is one of {', '.join(MEASURES)}")
     parts = dimensions(parse_by(by)) if by else dimensions(_EVERY)
     bound = limits or QueryLimits()
-    part = part_of(store, filters, bound)
+    part = part_of(store, filters, bound, count=False)
     picked = part.where
     one = _TTFT if measure == "ttft" else _E2E
     edges = run(store, _edges_sql(one, picked), picked.params, bound)[0]
+    part = part.reading(int(edges["total"]))
     found = _Found(filters, measure, part, int(edges["n"]), int(edges["total"]))
     if found.n < LEAST or not edges["q"][1] < edges["q"][2]:
         return _nothing(found)

@@ -43,11 +43,9 @@ _TOKENS_SQL: Final = f"""\
 SELECT Model, count() AS N, count(CachedTokens) AS Known, countIf(CachedTokens > 0) AS Hits,
   sumIf(toUInt64(assumeNotNull(InputTokens)), isNotNull(CachedTokens) AND isNotNull(InputTokens))
     AS Input,
-  sum(toUInt64(ifNull(CachedTokens, 0))) AS Cached, sum(PrefillNs) AS Prefill
+  sum(toUInt64(ifNull(CachedTokens, 0))) AS Cached, sum(PrefillNs) AS Prefill,
+  countIf(Preemptions > 0) AS Preempted, sum(toUInt64(Preemptions)) AS Times, sum(PreemptedNs) AS Off
 {_SOURCE} {{picked}} GROUP BY Model ORDER BY Model"""
-_OFF_SQL: Final = f"""\
-SELECT countIf(Preemptions > 0) AS Requests, sum(toUInt64(Preemptions)) AS Times,
-  sum(PreemptedNs) AS Off {_SOURCE} {{picked}}"""
 _PREEMPTED_SQL: Final = f"""\
 SELECT TraceId, SpanId, toUnixTimestamp64Nano(Timestamp) AS StartNs, E2ENs, InputTokens, ItlNs
 {_SOURCE} {{picked}} AND Preemptions > 0 AND Choices = 1 AND ItlKind = 'token'
@@ -144,7 +142,7 @@ def _figures(
         saved_ns=sum(m.saved_ns or 0 for m in models) if known else None,
         low_ns=sum(m.low_ns or 0 for m in models) if known else None,
         high_ns=sum(m.high_ns or 0 for m in models) if known else None,
-        models=models, preempted=_preempted(store, picked, limits),
+        models=models, preempted=_preempted(store, picked, rows, limits),
     )  # fmt: skip
 
 
@@ -161,14 +159,16 @@ def _saved(row: Row, rate: Estimate | None) -> Saved:
     )  # fmt: skip
 
 
-def _preempted(store: QueryStore, picked: Where, limits: QueryLimits) -> Preempted:
-    off = run(store, _OFF_SQL.replace("{picked}", picked.sql), picked.params, limits)[0]
+def _preempted(
+    store: QueryStore, picked: Where, models: Sequence[Row], limits: QueryLimits
+) -> Preempted:
+    requests, times, off = (sum(int(r[name]) for r in models) for name in ("Preempted", "Times", "Off"))
     again: list[tuple[int, int]] = []
-    if off["Requests"]:
+    if requests:
         rows = run(store, _PREEMPTED_SQL.replace("{picked}", picked.sql), picked.params, limits)
         again = _again(store, rows, limits) if rows else []
     return Preempted(
-        requests=int(off["Requests"]), preemptions=int(off["Times"]), off_ns=int(off["Off"]),
+        requests=requests, preemptions=times, off_ns=off,
         known=len(again), again_ns=sum(ns for ns, _ in again) if again else None,
         tokens_again_at_most=sum(tokens for _, tokens in again) if again else None,
     )  # fmt: skip

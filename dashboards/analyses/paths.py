@@ -79,12 +79,13 @@ def critical_paths(
         UnavailableError: the store gave no answer.
     """
     bound = limits or QueryLimits()
-    part = part_of(store, filters, bound)
+    part = part_of(store, filters, bound, count=False)
 
     def ask(picked: Where, key: Key) -> PathFigures:
         return _figures(store, picked, key, part, bound)
 
     overall, groups, left = whole_and_groups(store, part.where, by, bound, ask)
+    part = part.reading(overall.chosen)
     return CriticalPath(
         filters=filters, by=tuple(by), overall=overall, groups=groups, groups_left_out=left,
         sampled=part.sampled,

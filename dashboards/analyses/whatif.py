@@ -95,11 +95,12 @@ def whatif(
         UnavailableError: the store gave no answer.
     """
     bound = limits or QueryLimits()
-    part = part_of(store, filters, bound)
+    part = part_of(store, filters, bound, count=False)
     params: dict[str, object] = dict(part.where.params)
     for i, one in enumerate(changes):
         params[f"factor{i}"], params[f"amount{i}"] = one.factor, one.amount_ns
     row = run(store, _sql(part.where.sql, changes), params, bound)[0]
+    part = part.reading(int(row["n_e2e"]))
     return WhatIf(
         filters=filters,
         changes=tuple(one.text for one in changes),

@@ -11,16 +11,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from dashboards.filters import Filters, Where, where
 from dashboards.models.sample import Sampled
 from dashboards.queries.base import QueryLimits, QueryStore, run
 
-SLICES: Final = 64
+SLICES: Final = 50
 """About so many slices are read: enough of them, and long enough to fill the store's granules."""
 STEPS: Final = 2000
+MOST_AROUND: Final = 5
+"""In the slices lie at most about so many times ``most_read`` requests, chosen or not: the store
+reads them all to find the chosen ones."""
 GOLDEN: Final = (math.sqrt(5) - 1) / 2
 _ENDS_SQL: Final = """\
 SELECT count() AS n, toInt64(toUnixTimestamp64Nano(min(Timestamp))) AS first,
@@ -53,14 +56,24 @@ class Part:
         """SQL: the request was read, as far as its time says."""
         return within(self.slices) if self.slices else "true"
 
+    def reading(self, n: int) -> Part:
+        """The same, where ``n`` requests were found to be read."""
+        if self.sampled is None:
+            return self
+        return replace(self, sampled=self.sampled.model_copy(update={"read": n}))
+
     @property
     def told(self) -> tuple[str, ...]:
         """What an answer says of it."""
         return () if self.sampled is None else (self.sampled.sentence(),)
 
 
-def part_of(store: QueryStore, filters: Filters, limits: QueryLimits) -> Part:
+def part_of(
+    store: QueryStore, filters: Filters, limits: QueryLimits, *, count: bool = True
+) -> Part:
     """All chosen requests up to ``limits.most_read`` of them or with ``exact``; else slices.
+
+    Without ``count`` how many are read is left at 0, for who counts them on the way.
 
     Raises:
         UnavailableError: the store gave no answer.
@@ -68,30 +81,37 @@ def part_of(store: QueryStore, filters: Filters, limits: QueryLimits) -> Part:
     picked = where(filters)
     if filters.exact:
         return Part(picked, None)
-    steps = counted(store, filters, limits)
+    steps, around = counted(store, filters, limits)
     total = round(sum(one.rows for one in steps))
     if total <= limits.most_read:
         return Part(picked, None)
-    one_in = -(-total // limits.most_read)
-    wanted = limits.most_read / SLICES
-    steps = _finer(store, picked, steps, 4 * wanted, limits)
-    kept = chosen_slices(cut(steps, wanted), one_in)
-    times = within(kept)
-    part = Where(f"{times} AND {picked.sql}", picked.params)
-    read = int(run(store, f"{_COUNT_SQL} {part.sql}", part.params, limits)[0]["n"])
-    return Part(part, Sampled(one_in=one_in, slices=len(kept), read=read, of=total), kept)
+    one_in = -(-max(total, around // MOST_AROUND) // limits.most_read)
+    wanted = total / one_in / SLICES
+    kept = chosen_slices(cut(_finer(store, picked, steps, 4 * wanted, limits), wanted), one_in)
+    part = Where(f"{within(kept)} AND {picked.sql}", picked.params)
+    found = Part(part, Sampled(one_in=one_in, slices=len(kept), read=0, of=total), kept)
+    if not count:
+        return found
+    return found.reading(int(run(store, f"{_COUNT_SQL} {part.sql}", part.params, limits)[0]["n"]))
 
 
-def counted(store: QueryStore, filters: Filters, limits: QueryLimits) -> list[Slice]:
-    """The chosen requests by steps of time of one length; steps without any are left out."""
+def counted(
+    store: QueryStore, filters: Filters, limits: QueryLimits
+) -> tuple[list[Slice], int]:
+    """The chosen requests by steps of time of one length, and about how many began in that time.
+
+    Steps without any are left out.
+    """
     ends = run(store, _ENDS_SQL, {}, limits)[0]
     if not ends["n"]:
-        return []
+        return [], 0
     begin = max(int(ends["first"]), filters.since_unix_ns or 0)
     end = min(int(ends["last"]) + 1, filters.until_unix_ns or int(ends["last"]) + 1)
     if begin >= end:
-        return []
-    return _by_width(store, where(filters), begin, end, -(-(end - begin) // STEPS), limits)
+        return [], 0
+    steps = _by_width(store, where(filters), begin, end, -(-(end - begin) // STEPS), limits)
+    every = int(ends["last"]) + 1 - int(ends["first"])
+    return steps, int(ends["n"]) * (end - begin) // every
 
 
 def _by_width(

@@ -83,10 +83,11 @@ def summary(
     bound = limits or QueryLimits()
     names = parse_by(by)
     asked = _Question(
-        filters, dimensions(names), names, where(filters), part_of(store, filters, bound),
+        filters, dimensions(names), names, where(filters),
+        part_of(store, filters, bound, count=False),
         filters.until_unix_ns or now_unix_ns,
     )  # fmt: skip
-    found = _rows(store, asked, bound)
+    found, read = _rows(store, asked, bound)
     whole = next((row for row in found if not row["key"]), None)
     groups = [row for row in found if row["key"]]
     groups.sort(key=lambda r: [d.rank(raw) for d, raw in zip(asked.by, r["key"], strict=True)])
@@ -96,7 +97,7 @@ def summary(
         from_unix_ns=filters.since_unix_ns,
         to_unix_ns=asked.end_ns,
         exact=asked.part.sampled is None,
-        sampled=None if asked.rolled else asked.part.sampled,
+        sampled=None if asked.rolled else asked.part.reading(read).sampled,
         read_from=TABLES if asked.rolled else "requests",
         overall=_group(whole or {}, ()),
         groups=tuple(_group(row, asked.by) for row in groups),
@@ -105,26 +106,32 @@ def summary(
     )
 
 
-def _rows(store: QueryStore, asked: _Question, limits: QueryLimits) -> list[Row]:
-    """A row a group with its ``key``, the largest ``MOST_GROUPS``; the whole's key is empty."""
+def _rows(store: QueryStore, asked: _Question, limits: QueryLimits) -> tuple[list[Row], int]:
+    """A row a group with its ``key``, the largest ``MOST_GROUPS``, and how many requests were read.
+
+    The whole's key is empty.
+    """
     if asked.rolled:
-        return rolled_rows(store, asked.filters, asked.names, asked.end_ns, limits)[: MOST_GROUPS + 1]
+        rows = rolled_rows(store, asked.filters, asked.names, asked.end_ns, limits)
+        return rows[: MOST_GROUPS + 1], 0
     if asked.part.sampled is None:
         sql = _sql(asked, asked.whole, [*_COUNTED, *_TIMES], MOST_GROUPS + 1)
-        return run(store, sql, asked.params(asked.whole), limits)
+        return run(store, sql, asked.params(asked.whole), limits), 0
     figures = _sql(asked, asked.part.where, ["count() AS read", *_TIMES], limits.max_result_rows)
     times = {
         tuple(row["key"]): row
         for row in run(store, figures, asked.params(asked.part.where), limits)
     }
+    read = int(times[()]["read"]) if () in times else 0
     if asked.names and rollups.allowed(asked.filters):
         whole = rolled_rows(store, asked.filters, (), asked.end_ns, limits)[0]
         times[()] = {**whole, "read": whole["requests"]}
     counted = _sql(asked, asked.whole, _COUNTED, MOST_GROUPS + 1)
-    return [
+    found = [
         {**times.get(tuple(row["key"]), {"read": 0}), **row}
         for row in run(store, counted, asked.params(asked.whole), limits)
     ]
+    return found, read
 
 
 def _sql(asked: _Question, picked: Where, figures: Sequence[str], most: int) -> str:

@@ -96,11 +96,11 @@ def test_a_part_says_of_how_many_it_is(filled):
     part = part_of(filled, ANY, MANY)
     told = part.sampled
     assert (told.one_in, told.of, told.slices) == (6, N, len(part.slices))
-    assert 50 <= told.slices <= 70
+    assert 45 <= told.slices <= 55
     assert 900 <= told.read <= 1100
     assert part == part_of(filled, ANY, MANY)
     assert f"{told.read:,} of 6,000 requests" in part.told[0]
-    assert sum(one.rows for one in counted(filled, ANY, MANY)) == N
+    assert sum(one.rows for one in counted(filled, ANY, MANY)[0]) == N
 
 
 def test_requests_that_came_in_one_burst_are_cut_as_finely(store):
