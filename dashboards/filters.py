@@ -28,6 +28,7 @@ class Filters(BaseModel):
     stays under ``exclude`` and goes under ``only``. ``operation`` is ``model`` (any
     request that made a model call; an application's own task, whose requests are told
     apart from it, is not one), ``any``, or one operation's name (``invoke_workflow``: tasks).
+    ``exact``: every one is read, however many they are (:mod:`dashboards.queries.sample`).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -42,6 +43,7 @@ class Filters(BaseModel):
     warm: Choice = "include"
     cached: Choice = "include"
     operation: str = WITH_MODEL_CALL
+    exact: bool = False
 
 
 def parse_filters(
@@ -57,6 +59,7 @@ def parse_filters(
     warm: str = "include",
     cached: str = "include",
     operation: str = WITH_MODEL_CALL,
+    exact: bool = False,
 ) -> Filters:
     """Filters from the texts of a command line or a query string.
 
@@ -84,6 +87,7 @@ def parse_filters(
         warm=cast("Choice", _one_of("warm", warm, get_args(Choice))),
         cached=cast("Choice", _one_of("cached", cached, get_args(Choice))),
         operation=_text("operation", operation),
+        exact=exact,
     )
 
 
@@ -101,6 +105,8 @@ def to_query(filters: Filters) -> list[tuple[str, str]]:
     pairs += [("tag", f"{name}={value}") for name, value in filters.tags.items()]
     pairs += [("warm", filters.warm), ("cached", filters.cached)]
     pairs.append(("operation", filters.operation))
+    if filters.exact:
+        pairs.append(("exact", "true"))
     return pairs
 
 

@@ -22,6 +22,11 @@ class ApiSettings(BaseModel):
     token_file: Path | None = Field(
         default=None, description="the token that every question must bring, beside the variable"
     )
+    most_read: int = Field(
+        default=200_000,
+        ge=1000,
+        description="of more requests than this a question about distributions reads a part",
+    )
 
 
 def read_token(settings: ApiSettings) -> str | None:

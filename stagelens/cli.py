@@ -166,7 +166,8 @@ def collect(
     run_loop(
         run_collector(
             config.collect, StoreUrl.parse(url), host, ports, told,
-            with_parent=with_parent, prices=config.prices, token=token, data_dir=config.data_dir,
+            with_parent=with_parent, prices=config.prices, token=token,
+            most_read=config.api.most_read, data_dir=config.data_dir,
         )
     )  # fmt: skip
 

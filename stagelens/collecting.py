@@ -28,6 +28,8 @@ from collectors.store.migrate import migrate
 from collectors.store.url import StoreUrl
 from dashboards.api import build_api
 from dashboards.prices import Prices
+from dashboards.queries.base import QueryLimits
+from dashboards.settings import ApiSettings
 from proxy.server import bind, is_loopback, url_of
 from stagelens.errors import UserError
 from stagelens.paths import spool_folder
@@ -50,12 +52,14 @@ async def run_collector(
     with_parent: bool,
     prices: Prices | None = None,
     token: str | None = None,
+    most_read: int = ApiSettings().most_read,
     data_dir: Path | None = None,
 ) -> None:
     """Serve OTLP and the API until a signal comes or the parent is gone; then flush.
 
     ``ports`` are those of OTLP/HTTP, OTLP/gRPC and the API. ``ready_files`` hold the
-    addresses while it runs. The API asks for ``token``, if any. The spool for a server's
+    addresses while it runs. The API asks for ``token``, if any, and reads a part of more than
+    ``most_read`` requests. The spool for a server's
     store lies in ``data_dir``, or else in the default data folder.
 
     Raises:
@@ -89,7 +93,8 @@ async def run_collector(
                 "api": url_of(api_sock), "pid": os.getpid(),
             }  # fmt: skip
             socks = otlp_sock, api_sock
-            api = build_api(store, receiver.counts, prices=prices, token=token)
+            limits = QueryLimits(most_read=most_read)
+            api = build_api(store, receiver.counts, limits=limits, prices=prices, token=token)
             add_documents(api, DocumentTable(store, SystemClock()))
             _warn_if_open(host, token)
             await _serve(receiver, grpc, api, settings, socks, facts, ready_files, with_parent, stop)

@@ -31,6 +31,7 @@ def filter_options(command: F) -> F:
     """Which requests: time, model, route, status, tags, warm and cached ones."""
     choice = click.Choice(["include", "exclude", "only"])
     for option in (
+        click.option("--exact", is_flag=True, help="Read all requests, however many."),
         click.option("--operation", default="model", help="model, any, or one operation."),
         click.option("--cached", type=choice, default="include", show_default=True),
         click.option("--warm", type=choice, default="include", show_default=True),
@@ -141,7 +142,7 @@ def _filters(given: dict[str, Any]) -> Any:  # noqa: ANN401
     from dashboards.filters import parse_filters
     from tracer.clock import SystemClock
 
-    names = ("since", "until", "model", "route", "status", "run", "warm", "cached", "operation")
+    names = ("since", "until", "model", "route", "status", "run", "warm", "cached", "operation", "exact")
     chosen = {name: given[name] for name in names if name in given}
     if "tag" in given:
         chosen["tags"] = given["tag"]

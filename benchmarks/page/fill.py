@@ -52,13 +52,14 @@ _SPANS = """\
 INSERT INTO {db}.otel_traces (Timestamp, TraceId, SpanId, ParentSpanId, SpanName, SpanKind, ServiceName,
   ResourceAttributes, SpanAttributes, Duration)
 SELECT Timestamp + toIntervalNanosecond(one.4), TraceId, one.1, one.2, one.3, 'Internal', ServiceName,
-  map('service.instance.id', 'a'), map('stagelens.stage', one.3), one.5
+  map('service.instance.id', 'a'), map('stagelens.stage', if(one.6, one.3, '')), one.5
 FROM {db}.requests
 ARRAY JOIN [
-  (SpanId, '', 'POST /v1/chat/completions', 0, E2ENs),
-  (SpanId || 'q', SpanId, 'queue', PromptNs, QueueNs),
-  (SpanId || 'p', SpanId, 'prefill', PromptNs + QueueNs, PrefillNs),
-  (SpanId || 'd', SpanId, 'decode', PromptNs + QueueNs + PrefillNs, DecodeNs)
+  (SpanId, '', 'POST /v1/chat/completions', 0, E2ENs, false),
+  (SpanId || 'c', SpanId, 'chat', PromptNs, QueueNs + PrefillNs + DecodeNs, false),
+  (SpanId || 'q', SpanId || 'c', 'queue', PromptNs, QueueNs, true),
+  (SpanId || 'p', SpanId || 'c', 'prefill', PromptNs + QueueNs, PrefillNs, true),
+  (SpanId || 'd', SpanId || 'c', 'decode', PromptNs + QueueNs + PrefillNs, DecodeNs, true)
 ] AS one
 WHERE Timestamp >= fromUnixTimestamp64Nano(toInt64({begin}))"""
 _STEPS = """\

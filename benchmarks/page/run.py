@@ -4,7 +4,8 @@
 
 The API runs in this process over the embedded ClickHouse and is asked over HTTP, one
 question at a time as the page asks. Each question is asked `--rounds` times; the first
-answer is kept apart, because ClickHouse's caches are cold for it.
+answer is kept apart, because ClickHouse's caches are cold for it. With `--store DIR` the
+filled store stays and is used again; its clock then stands at its latest request.
 """
 
 from __future__ import annotations
@@ -33,9 +34,21 @@ from fill import GAPS, fill
 
 from collectors.store.client import Store, StoreSettings, open_store
 from collectors.store.migrate import migrate
+from collectors.store.rollups import make_days
 from collectors.store.url import StoreUrl
 from dashboards.api import build_api
 from tracer.clock import SystemClock
+
+
+class StoppedClock(SystemClock):
+    """The instant at which the store was filled, so that a kept one still has a last hour."""
+
+    def __init__(self, at_unix_ns: int) -> None:
+        self._at = at_unix_ns
+
+    def unix_ns(self) -> int:
+        return self._at
+
 
 FIRST_PAINT_S, ANY_VIEW_S = 1.0, 2.0
 BY = (
@@ -85,8 +98,7 @@ def main() -> int:
         store = open_store(StoreUrl(kind="chdb", path=root / "store"), StoreSettings(ttl_days=400))
         try:
             migrate(store)
-            now = SystemClock().unix_ns()
-            took = filled(store, asked, now)
+            took = filled(store, asked, SystemClock().unix_ns())
             result = measured(store, asked, took)
         finally:
             store.close()
@@ -105,6 +117,7 @@ def arguments() -> argparse.Namespace:
         "--store", type=Path, help="folder that is kept, and used again if it is filled"
     )
     parser.add_argument("--out", type=Path, help="the figures as JSON")
+    parser.add_argument("--only", default="", help="only the views whose name holds this")
     return parser.parse_args()
 
 
@@ -115,7 +128,14 @@ def filled(store: Store, asked: argparse.Namespace, now: int) -> float | None:
         return None
     began = time.perf_counter()
     fill(store, asked.requests, asked.days, now, traced_hours=min(1.0, asked.days * 24))
+    make_days(store, now // 10**9)
     return time.perf_counter() - began
+
+
+def latest_ns(store: Store) -> int:
+    """When the latest request began."""
+    sql = f"SELECT toUnixTimestamp64Nano(max(Timestamp)) AS at FROM `{store.database}`.requests"
+    return int(str(store.query(sql, {})[0]["at"]))
 
 
 def measured(store: Store, asked: argparse.Namespace, took: float | None) -> dict[str, object]:
@@ -126,7 +146,8 @@ def measured(store: Store, asked: argparse.Namespace, took: float | None) -> dic
     )
     rows = int(str(store.query(f"SELECT count() AS n FROM `{database}`.requests", {})[0]["n"]))
     sock = create_server(("127.0.0.1", 0))
-    config = uvicorn.Config(build_api(store, None), log_level="critical", lifespan="off", ws="none")
+    api = build_api(store, None, StoppedClock(latest_ns(store) + 1))
+    config = uvicorn.Config(api, log_level="critical", lifespan="off", ws="none")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, args=([sock],))
     thread.start()
@@ -135,6 +156,7 @@ def measured(store: Store, asked: argparse.Namespace, took: float | None) -> dic
         found = [
             timed(name, url, paths, asked.rounds)
             for name, paths in views(asked.days, str(last[0]["id"])).items()
+            if asked.only in name
         ]
     finally:
         server.should_exit = True

@@ -27,16 +27,17 @@ TIMES = {
     "engine_steps": "Timestamp",
     "requests_1m": "Minute",
     "requests_1h": "Hour",
+    "requests_1d": "Day",
 }
 """Tables whose rows have an age, and the column that tells it; those that do not exist are left."""
-ROLLUPS = ("requests_1m", "requests_1h")
+ROLLUPS = ("requests_1m", "requests_1h", "requests_1d")
 _DAYS = re.compile(r".*?\+ toIntervalDay\((\d+)\)")
 
 
 def ttl_of(table: str, settings: StoreSettings, now: str) -> str:
     """The TTL clause that a table with the clause ``now`` should have, without the word TTL."""
     column = TIMES[table]
-    at = column if column in ("Start", "Minute", "Hour") else f"toDateTime({column})"
+    at = column if column in ("Start", "Minute", "Hour", "Day") else f"toDateTime({column})"
     name = "rollup_ttl_days" if table in ROLLUPS else "ttl_days"
     days = _DAYS.match(now)
     told = settings.model_fields_set

@@ -21,6 +21,8 @@ MIGRATION = 6
 LOOK_BACK_S = 2 * 86_400
 QUIET_S = 120
 """Minutes this young still get requests."""
+DAY_S = 86_400
+KEYS = "Model, Route, Operation, Source, Status, Stream, Warm, Cached"
 TABLES = (("requests_1m", "Minute", 60), ("requests_1h", "Hour", 3600))
 
 
@@ -62,8 +64,50 @@ def _fill(store: Store, table: str, begin: int, end: int) -> str:
     return fill.replace("  ]) AS one\n", f"  ]) AS one\n  WHERE {within}\n")
 
 
+def make_days(store: Store, now_unix_s: int) -> int:
+    """Merge the hours of each day that is over into ``requests_1d``, where it counts other ones.
+
+    How many days were made. While one is made a reader sees that its count differs from that
+    of its hours, and takes the hours.
+
+    Raises:
+        StoreError: what was not made is found by the next call.
+    """
+    db = f"`{store.database}`"
+    rows = store.query(f"{_days_sql(db)} HAVING hours != days AND day <= {{last:Int64}} ORDER BY day", {
+        "last": now_unix_s - QUIET_S - DAY_S,
+    })  # fmt: skip
+    for row in rows:
+        begin = int(str(row["day"]))
+        store.command(
+            f"DELETE FROM {store.held('requests_1d')} WHERE Day = toDateTime({begin}, 'UTC')"
+        )
+        store.command(
+            f"INSERT INTO {db}.requests_1d SELECT Quantity, toDateTime({begin}, 'UTC') AS Day, {KEYS}, "
+            "sum(N) AS N, sum(Sum) AS Sum, max(Max) AS Max, "
+            "quantilesTDigestMergeState(0.5, 0.9, 0.95, 0.99)(Sketch) AS Sketch "
+            f"FROM {db}.requests_1h WHERE Hour >= toDateTime({begin}, 'UTC') "
+            f"AND Hour < toDateTime({begin + DAY_S}, 'UTC') GROUP BY Quantity, {KEYS}"
+        )
+    return len(rows)
+
+
+def _days_sql(db: str) -> str:
+    """A row a day: what its hours and what its own sketches count."""
+    return (
+        "SELECT day, sum(by_hour) AS hours, sum(by_day) AS days FROM ("
+        "SELECT toInt64(toUnixTimestamp(toStartOfDay(Hour))) AS day, sum(N) AS by_hour, "
+        f"toUInt64(0) AS by_day FROM {db}.requests_1h WHERE Quantity = 'e2e' GROUP BY day UNION ALL "
+        "SELECT toInt64(toUnixTimestamp(Day)) AS day, toUInt64(0) AS by_hour, sum(N) AS by_day "
+        f"FROM {db}.requests_1d WHERE Quantity = 'e2e' GROUP BY day) GROUP BY day"
+    )
+
+
 class RollupCheck:
-    """A thread that mends once an interval. ``start`` and ``stop`` are safe to call twice."""
+    """A thread that mends once an interval, and makes the days.
+
+    ``start`` and ``stop`` are safe to call twice.
+    """
 
     def __init__(self, store: Store, clock: Clock, interval_s: float) -> None:
         self._store = store
@@ -85,7 +129,9 @@ class RollupCheck:
     def _run(self) -> None:
         while not self._halt.wait(self._interval_s):
             try:
-                made = mend(self._store, self._clock.unix_ns() // 10**9)
+                now_s = self._clock.unix_ns() // 10**9
+                made = mend(self._store, now_s)
+                make_days(self._store, now_s)
             except StoreError as problem:
                 log.warning("the roll-ups could not be checked: %s", problem)
             except Exception:  # the thread must outlive any one check

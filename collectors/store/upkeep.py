@@ -9,7 +9,7 @@ from pathlib import Path
 from collectors.store.client import Store
 from collectors.store.errors import StoreError
 
-ROLLUP = r"^requests_1[mh](_local)?$"
+ROLLUP = r"^requests_1[mhd](_local)?$"
 NEVER_DAYS = 36_500
 DAY_NS = 86_400 * 10**9
 

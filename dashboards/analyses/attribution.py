@@ -18,11 +18,12 @@ from typing import Final
 from dashboards.analyses.stats import Z, newcombe
 from dashboards.analyses.whatif import BEFORE_TOKEN
 from dashboards.errors import BadValueError
-from dashboards.filters import Filters, Where, where
+from dashboards.filters import Filters, Where
 from dashboards.models.attribution import Attribution, SliceShift, StageShift
 from dashboards.queries.base import QueryLimits, QueryStore, Row, run
 from dashboards.queries.dimensions import Dimension, dimensions, known, parse_by
 from dashboards.queries.measures import STAGE_COLUMNS
+from dashboards.queries.sample import Part, part_of
 from tracer.stages import Stage
 
 MEASURES: Final = ("e2e", "ttft")
@@ -46,10 +47,11 @@ class _Measure:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """Whom the question is about: ``n`` of ``total`` requests have the measure."""
+    """Whom the question is about: ``n`` of the ``total`` requests read have the measure."""
 
     filters: Filters
     measure: str
+    part: Part
     n: int
     total: int
 
@@ -86,10 +88,13 @@ def attribution(
     if measure not in MEASURES:
         raise BadValueError(f"measure {measure!r} is not known: it is one of {', '.join(MEASURES)}")
     parts = dimensions(parse_by(by)) if by else dimensions(_EVERY)
-    bound, picked = limits or QueryLimits(), where(filters)
+    bound = limits or QueryLimits()
+    part = part_of(store, filters, bound, count=False)
+    picked = part.where
     one = _TTFT if measure == "ttft" else _E2E
     edges = run(store, _edges_sql(one, picked), picked.params, bound)[0]
-    found = _Found(filters, measure, int(edges["n"]), int(edges["total"]))
+    part = part.reading(int(edges["total"]))
+    found = _Found(filters, measure, part, int(edges["n"]), int(edges["total"]))
     if found.n < LEAST or not edges["q"][1] < edges["q"][2]:
         return _nothing(found)
     bounds = {
@@ -116,7 +121,8 @@ def _answer(
         without_measure=found.total - found.n, slow=int(slow["n"]), middle=int(middle["n"]),
         slow_from_ns=bounds["slow"], middle_from_ns=bounds["low"], middle_to_ns=bounds["high"],
         slow_mean_ns=slow["mean"], middle_mean_ns=middle["mean"], stages=stages, slices=slices,
-        reading=_reading(found.measure, slow, middle, stages, slices),
+        sampled=found.part.sampled,
+        reading=(*_reading(found.measure, slow, middle, stages, slices), *found.part.told),
         assumptions=_assumptions(found.measure),
     )  # fmt: skip
 
@@ -216,7 +222,8 @@ def _nothing(found: _Found) -> Attribution:
         filters=found.filters, measure=found.measure, requests=n,
         without_measure=found.total - n, slow=0, middle=0, slow_from_ns=None, middle_from_ns=None,
         middle_to_ns=None, slow_mean_ns=None, middle_mean_ns=None, stages=(), slices=(),
-        reading=(why,), assumptions=_assumptions(found.measure),
+        sampled=found.part.sampled, reading=(why, *found.part.told),
+        assumptions=_assumptions(found.measure),
     )  # fmt: skip
 
 

@@ -25,6 +25,7 @@ from dashboards.analyses.stats import Estimate, slope
 from dashboards.filters import Filters, Where, where
 from dashboards.models.cache import Cache, CacheFigures, Preempted, PrefillRate, Saved
 from dashboards.queries.base import QueryLimits, QueryStore, Row, run
+from dashboards.queries.sample import Part, part_of
 from tracer import semconv
 
 MOST_POINTS: Final = 300
@@ -42,11 +43,9 @@ _TOKENS_SQL: Final = f"""\
 SELECT Model, count() AS N, count(CachedTokens) AS Known, countIf(CachedTokens > 0) AS Hits,
   sumIf(toUInt64(assumeNotNull(InputTokens)), isNotNull(CachedTokens) AND isNotNull(InputTokens))
     AS Input,
-  sum(toUInt64(ifNull(CachedTokens, 0))) AS Cached, sum(PrefillNs) AS Prefill
+  sum(toUInt64(ifNull(CachedTokens, 0))) AS Cached, sum(PrefillNs) AS Prefill,
+  countIf(Preemptions > 0) AS Preempted, sum(toUInt64(Preemptions)) AS Times, sum(PreemptedNs) AS Off
 {_SOURCE} {{picked}} GROUP BY Model ORDER BY Model"""
-_OFF_SQL: Final = f"""\
-SELECT countIf(Preemptions > 0) AS Requests, sum(toUInt64(Preemptions)) AS Times,
-  sum(PreemptedNs) AS Off {_SOURCE} {{picked}}"""
 _PREEMPTED_SQL: Final = f"""\
 SELECT TraceId, SpanId, toUnixTimestamp64Nano(Timestamp) AS StartNs, E2ENs, InputTokens, ItlNs
 {_SOURCE} {{picked}} AND Preemptions > 0 AND Choices = 1 AND ItlKind = 'token'
@@ -83,20 +82,33 @@ def cache(
         UnavailableError: the store gave no answer.
     """
     bound = limits or QueryLimits()
-    picked = where(filters)
+    part = part_of(store, filters, bound)
     points: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    for row in run(store, _POINTS_SQL.replace("{picked}", picked.sql), picked.params, bound):
+    some = _POINTS_SQL.replace("{picked}", part.where.sql)
+    for row in run(store, some, part.where.params, bound):
         points[row["Model"]].append((float(row["Fresh"]), float(row["Ns"])))
     rates = {model: slope(given) for model, given in points.items()}
 
-    def ask(part: Where, key: Key) -> CacheFigures:
-        return _figures(store, part, key, rates, bound)
+    def ask(picked: Where, key: Key) -> CacheFigures:
+        return _figures(store, picked, key, rates, bound)
 
-    overall, groups, left = whole_and_groups(store, filters, by, bound, ask)
+    overall, groups, left = whole_and_groups(store, where(filters), by, bound, ask)
     return Cache(
         filters=filters, by=tuple(by), rates=tuple(_rates(points, rates)), overall=overall,
-        groups=groups, groups_left_out=left, reading=_reading(overall), assumptions=_ASSUMPTIONS,
+        groups=groups, groups_left_out=left, rates_sampled=part.sampled, reading=_reading(overall),
+        assumptions=(*_ASSUMPTIONS, *_rates_of(part)),
     )  # fmt: skip
+
+
+def _rates_of(part: Part) -> tuple[str, ...]:
+    """What is said where the rates were measured on a part of the requests."""
+    if part.sampled is None:
+        return ()
+    told = (
+        f"The rates are measured on requests out of {part.sampled.slices} slices of time, one in "
+        f"{part.sampled.one_in}; counts and tokens are of all {part.sampled.of:,} requests."
+    )
+    return (told,)
 
 
 def _rates(
@@ -130,7 +142,7 @@ def _figures(
         saved_ns=sum(m.saved_ns or 0 for m in models) if known else None,
         low_ns=sum(m.low_ns or 0 for m in models) if known else None,
         high_ns=sum(m.high_ns or 0 for m in models) if known else None,
-        models=models, preempted=_preempted(store, picked, limits),
+        models=models, preempted=_preempted(store, picked, rows, limits),
     )  # fmt: skip
 
 
@@ -147,14 +159,16 @@ def _saved(row: Row, rate: Estimate | None) -> Saved:
     )  # fmt: skip
 
 
-def _preempted(store: QueryStore, picked: Where, limits: QueryLimits) -> Preempted:
-    off = run(store, _OFF_SQL.replace("{picked}", picked.sql), picked.params, limits)[0]
+def _preempted(
+    store: QueryStore, picked: Where, models: Sequence[Row], limits: QueryLimits
+) -> Preempted:
+    requests, times, off = (sum(int(r[name]) for r in models) for name in ("Preempted", "Times", "Off"))
     again: list[tuple[int, int]] = []
-    if off["Requests"]:
+    if requests:
         rows = run(store, _PREEMPTED_SQL.replace("{picked}", picked.sql), picked.params, limits)
         again = _again(store, rows, limits) if rows else []
     return Preempted(
-        requests=int(off["Requests"]), preemptions=int(off["Times"]), off_ns=int(off["Off"]),
+        requests=requests, preemptions=times, off_ns=off,
         known=len(again), again_ns=sum(ns for ns, _ in again) if again else None,
         tokens_again_at_most=sum(tokens for _, tokens in again) if again else None,
     )  # fmt: skip

@@ -18,9 +18,11 @@ from typing import Final
 from dashboards.errors import BadValueError
 from dashboards.filters import Filters, where
 from dashboards.models.analysis import Compare, Difference
+from dashboards.models.sample import Sampled
 from dashboards.queries.base import QueryLimits, QueryStore, Row, run
 from dashboards.queries.dimensions import INPUT_BOUNDS, OUTPUT_BOUNDS, bucket_of
 from dashboards.queries.measures import MEASURES, STAGES, Quantity
+from dashboards.queries.sample import part_of
 from dashboards.times import parse_when
 
 RESAMPLES: Final = 1000
@@ -51,6 +53,7 @@ class _Values:
     mean_input: float | None
     mean_output: float | None
     rows: list[Row]
+    sampled: Sampled | None = None
 
     def ordered(self, name: str) -> list[float]:
         return sorted(r[f"v_{name}"] for r in self.rows if r[f"v_{name}"] is not None)
@@ -107,10 +110,13 @@ def compare(
         matched=match,
         left_out_a=left[0],
         left_out_b=left[1],
+        sampled_a=of_a.sampled,
+        sampled_b=of_b.sampled,
         differences=tuple(found),
         warnings=tuple(_warnings(of_a, of_b)),
         reading=_reading(found),
         assumptions=(
+            *_parts(of_a, of_b),
             f"Intervals: percentile bootstrap, {RESAMPLES} resamples, 95 %; fixed seed.",
             (
                 f"Each side's values are those of at most {MOST_VALUES} requests, chosen by a hash "
@@ -118,6 +124,13 @@ def compare(
             ),
             _MATCHED if match else "Lengths are not matched: where the mix differs a warning says so.",
         ),
+    )
+
+
+def _parts(a: _Values, b: _Values) -> tuple[str, ...]:
+    """What is said of a side that was read in part."""
+    return tuple(
+        f"{name}: {one.sampled.sentence()}" for name, one in (("A", a), ("B", b)) if one.sampled
     )
 
 
@@ -171,17 +184,18 @@ def _read(store: QueryStore, filters: Filters, limits: QueryLimits) -> _Values:
     figures = "count() AS total, avg(InputTokens) AS i, avg(OutputTokens) AS o"
     source = "FROM {database:Identifier}.requests WHERE"
     whole = run(store, f"SELECT {figures} {source} {picked.sql}", picked.params, limits)[0]
+    part = part_of(store, filters, limits)
     columns = ", ".join(["InputTokens", "OutputTokens", *map(_column, _COMPARED)])
     sql = (
-        f"SELECT {columns} {source} {picked.sql} "
+        f"SELECT {columns} {source} {part.where.sql} "
         f"ORDER BY cityHash64(TraceId, SpanId) LIMIT {MOST_VALUES}"
     )
-    rows = run(store, sql, picked.params, limits)
     return _Values(
         total=int(whole["total"]),
         mean_input=whole["i"],
         mean_output=whole["o"],
-        rows=rows,
+        rows=run(store, sql, part.where.params, limits),
+        sampled=part.sampled,
     )
 
 
@@ -202,16 +216,17 @@ def _matched(a: _Values, b: _Values) -> tuple[_Values, _Values]:
     both = [(ours[key], theirs[key]) for key in ours if key in theirs]
     kept_a = [row for x, y in both for row in x[: min(len(x), len(y))]]
     kept_b = [row for x, y in both for row in y[: min(len(x), len(y))]]
-    return _cut(kept_a), _cut(kept_b)
+    return _cut(kept_a, a.sampled), _cut(kept_b, b.sampled)
 
 
-def _cut(rows: list[Row]) -> _Values:
+def _cut(rows: list[Row], sampled: Sampled | None) -> _Values:
     n = len(rows)
     return _Values(
         total=n,
         mean_input=sum(r["InputTokens"] for r in rows) / n if n else None,
         mean_output=sum(r["OutputTokens"] for r in rows) / n if n else None,
         rows=rows,
+        sampled=sampled,
     )
 
 

@@ -27,6 +27,12 @@ _MODELS_SQL: Final = """\
 SELECT Model, count() AS n, sum(ifNull(OutputTokens, 0)) AS output, countIf(isNotNull({cost})) AS priced,
   sum({cost}) AS cost
 FROM {database:Identifier}.requests WHERE {picked} GROUP BY Model"""
+_OUTCOMES: Final = """\
+FROM {database:Identifier}.otel_traces
+WHERE SpanName = {outcome:String} AND mapContains(SpanAttributes, {success_key:String})"""
+_TRACES: Final = f"""\
+SELECT TraceId FROM {{database:Identifier}}.requests
+WHERE {{picked}} AND TraceId IN (SELECT TraceId {_OUTCOMES})"""  # noqa: S608  our own words alone
 _TASKS_SQL: Final = """\
 SELECT count() AS tasks, countIf(success) AS correct, avg(score) AS mean_score, sum(length) AS time,
   quantilesExactInclusiveIf(0.5, 0.95)(length, success) AS q, sum(spent) AS cost,
@@ -39,7 +45,7 @@ FROM (
     if(countIf(Operation != '' AND Source != 'app' AND isNull({cost})) > 0, NULL,
       sumIf({cost}, Operation != '' AND Source != 'app')) AS spent
   FROM {database:Identifier}.requests
-  WHERE TraceId IN (SELECT TraceId FROM {database:Identifier}.requests WHERE {picked})
+  WHERE TraceId IN ({traces})
   GROUP BY TraceId
 ) AS r
 INNER JOIN (
@@ -50,7 +56,7 @@ INNER JOIN (
     last.1 AS success, last.2 AS score, last.3 AS reason
   FROM {database:Identifier}.otel_traces
   WHERE SpanName = {outcome:String} AND mapContains(SpanAttributes, {success_key:String})
-    AND TraceId IN (SELECT TraceId FROM {database:Identifier}.requests WHERE {picked})
+    AND TraceId IN ({traces})
   GROUP BY TraceId
 ) AS o USING (TraceId)"""
 
@@ -91,8 +97,16 @@ def tasks_of(
         "outcome": semconv.OUTCOME_SPAN, "success_key": semconv.OUTCOME_SUCCESS,
         "score_key": semconv.OUTCOME_SCORE, "reason_key": semconv.OUTCOME_REASON,
     }  # fmt: skip
-    sql = _TASKS_SQL.replace("{cost}", expression).replace("{picked}", picked.sql)
-    row = run(store, sql, {**picked.params, **params, **keys}, limits)[0]
+    given = {**picked.params, **params, **keys}
+    if not run(store, f"SELECT 1 AS one {_OUTCOMES} LIMIT 1", given, limits):
+        return Tasks(
+            tasks=0, correct=0, mean_score=None, time_ns=0, time_per_correct_ns=None,
+            correct_p50_ns=None, correct_p95_ns=None, cost=None, cost_per_correct=None,
+            failed_for={},
+        )  # fmt: skip
+    traces = _TRACES.replace("{picked}", picked.sql)
+    sql = _TASKS_SQL.replace("{cost}", expression).replace("{traces}", traces)
+    row = run(store, sql, given, limits)[0]
     tasks, correct = int(row["tasks"]), int(row["correct"])
     cost = float(row["cost"]) if tasks and not row["unpriced"] and row["cost"] is not None else None
     reasons = sorted((row["reasons"] or {}).items(), key=lambda pair: (-pair[1], pair[0]))

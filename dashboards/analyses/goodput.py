@@ -26,11 +26,12 @@ from typing import Any, Final
 from dashboards.analyses.costs import cost_of, tasks_of
 from dashboards.analyses.groups import Key, whole_and_groups
 from dashboards.errors import BadValueError
-from dashboards.filters import Filters, Where
+from dashboards.filters import Filters, Where, where
 from dashboards.models.goodput import Broken, Goodput, GoodputFigures, Limits
 from dashboards.prices import Prices
 from dashboards.queries.base import QueryLimits, QueryStore, Row, run
 from dashboards.queries.measures import STAGE_COLUMNS
+from dashboards.queries.sample import Part, part_of
 from dashboards.times import NS_PER_S
 from tracer.stages import Stage
 
@@ -95,18 +96,32 @@ def goodput(
     """
     bound = limits or QueryLimits()
     table = prices or Prices()
+    part = part_of(store, filters, bound)
     window: list[int | None] = []
 
     def ask(picked: Where, key: Key) -> GoodputFigures:
-        found = _figures(store, picked, key, asked, table, bound, window)
+        found = _figures(store, picked, key, asked, table, part, bound, window)
         window.append(found.window_ns)  # of the whole, which comes first
         return found
 
-    overall, groups, left = whole_and_groups(store, filters, by, bound, ask)
+    overall, groups, left = whole_and_groups(store, where(filters), by, bound, ask)
     return Goodput(
         filters=filters, by=tuple(by), limits=asked, overall=overall, groups=groups,
-        groups_left_out=left, reading=_reading(overall), assumptions=_ASSUMPTIONS,
+        groups_left_out=left, stages_sampled=part.sampled,
+        reading=(*_reading(overall), *_stages_of(part)), assumptions=_ASSUMPTIONS,
     )  # fmt: skip
+
+
+def _stages_of(part: Part) -> tuple[str, ...]:
+    """What is said where the stages that broke limits are those of a part of the requests."""
+    if part.sampled is None:
+        return ()
+    one = part.sampled
+    told = (
+        f"Which stage broke a limit was worked out for {one.read:,} of {one.of:,} requests, one slice "
+        f"of time in {one.one_in}; all other counts and rates are of all."
+    )
+    return (told,)
 
 
 def _figures(
@@ -115,6 +130,7 @@ def _figures(
     key: Key,
     asked: Limits,
     prices: Prices,
+    part: Part,
     limits: QueryLimits,
     window: Sequence[int | None],
 ) -> GoodputFigures:
@@ -123,15 +139,15 @@ def _figures(
     row = run(store, _counts_sql(picked, list(given)), params, limits)[0]
     n, good = int(row["n"]), int(row["good"])
     length = int(row["last"]) - int(row["first"]) if n else None
-    usual = {f"m_{name}": round(row[f"m_{name}"]) if good else 0 for name in _TIMES}
-    broken = run(store, _broken_sql(picked, list(given)), {**params, **usual}, limits)[0] if given else {}
+    read = picked if part.sampled is None else Where(f"{part.times} AND {picked.sql}", picked.params)
+    broken = _stages_that_broke(store, read, list(given), params, limits) if given else {}
     whole = window[0] if window else length
     return GoodputFigures(
         key=key, requests=n, good=good, missed=int(row["missed"]), failed=int(row["failed"]),
         unknown=n - good - int(row["missed"]) - int(row["failed"]), window_ns=length,
         requests_per_s=_per_s(n, whole), goodput_per_s=_per_s(good, whole),
         good_share=good / n if n else None,
-        broken=tuple(_broken(broken, name) for name in given),
+        broken=tuple(_broken(row, broken, name) for name in given),
         cost=cost_of(store, picked, prices, whole, good, limits),
         tasks=tasks_of(store, picked, prices, limits),
     )  # fmt: skip
@@ -141,33 +157,50 @@ def _good(names: Sequence[str]) -> str:
     return " AND ".join(["Status = 'ok'", *(f"ifNull({_MET[one]}, false)" for one in names)])
 
 
-def _counts_sql(picked: Where, names: Sequence[str]) -> str:
-    broke = " OR ".join(f"NOT ifNull({_MET[one]}, true)" for one in names) or "false"
+def _stages_that_broke(
+    store: QueryStore,
+    read: Where,
+    names: Sequence[str],
+    params: Mapping[str, object],
+    limits: QueryLimits,
+) -> Row:
+    """For each limit its misses among the requests of ``read``, by stage."""
+    row = run(store, _usual_sql(read, names), params, limits)[0]
+    usual = {f"m_{name}": round(row[f"m_{name}"]) if row["good"] else 0 for name in _TIMES}
+    return run(store, _broken_sql(read, names), {**params, **usual}, limits)[0]
+
+
+def _usual_sql(picked: Where, names: Sequence[str]) -> str:
     good = _good(names)
     medians = [
         f"quantileExactInclusiveIf(0.5)({value}, {good}) AS m_{name}"
         for name, value in _TIMES.items()
     ]
+    return f"SELECT countIf({good}) AS good, {', '.join(medians)} {_SOURCE} {picked.sql}"
+
+
+def _broke(limit: str) -> str:
+    return f"(Status = 'ok' AND NOT ifNull({_MET[limit]}, true))"
+
+
+def _counts_sql(picked: Where, names: Sequence[str]) -> str:
+    good = _good(names)
     columns = [
         "count() AS n",
         f"countIf({good}) AS good",
-        f"countIf(Status = 'ok' AND ({broke})) AS missed",
+        f"countIf({' OR '.join(map(_broke, names)) or 'false'}) AS missed",
+        *(f"countIf({_broke(one)}) AS n_{one}" for one in names),
         "countIf(Status != 'ok') AS failed",
         "toInt64(min(toUnixTimestamp64Nano(Timestamp))) AS first",
         "toInt64(max(toUnixTimestamp64Nano(Timestamp) + toInt64(E2ENs))) AS last",
-        *medians,
     ]
     return f"SELECT {', '.join(columns)} {_SOURCE} {picked.sql}"
 
 
 def _broken_sql(picked: Where, names: Sequence[str]) -> str:
-    columns: list[str] = []
-    for one in names:
-        broke = f"(Status = 'ok' AND NOT ifNull({_MET[one]}, true))"
-        columns += [
-            f"countIf({broke}) AS n_{one}",
-            f"sumMapIf(map({_breaker(one)}, toUInt64(1)), {broke}) AS by_{one}",
-        ]
+    columns = [
+        f"sumMapIf(map({_breaker(one)}, toUInt64(1)), {_broke(one)}) AS by_{one}" for one in names
+    ]
     return f"SELECT {', '.join(columns)} {_SOURCE} {picked.sql}"
 
 
@@ -184,12 +217,13 @@ def _breaker(limit: str) -> str:
     return f"arrayElement([{names}], indexOf([{above}], arrayMax([{above}])))"
 
 
-def _broken(row: Row, limit: str) -> Broken:
-    stages: dict[str, Any] = row[f"by_{limit}"] or {}
+def _broken(row: Row, told: Row, limit: str) -> Broken:
+    stages: dict[str, Any] = told[f"by_{limit}"] or {}
     order = sorted(stages.items(), key=lambda pair: (-int(pair[1]), pair[0]))
     return Broken(
-        limit=limit, n=int(row[f"n_{limit}"]), stages={name: int(count) for name, count in order}
-    )
+        limit=limit, n=int(row[f"n_{limit}"]), read=sum(int(count) for _, count in order),
+        stages={name: int(count) for name, count in order},
+    )  # fmt: skip
 
 
 def _per_s(amount: int, window_ns: int | None) -> float | None:
@@ -223,9 +257,10 @@ def _reading(found: GoodputFigures) -> tuple[str, ...]:
     share = (found.good_share or 0) * 100
     said = [f"{found.good} of {found.requests} requests ({share:.0f} %) met the limits: {rate}."]
     for one in found.broken:
-        if one.n:
+        if one.read:
             stage, count = next(iter(one.stages.items()))
-            said.append(f"{one.n} broke {one.limit.upper()}, {count} of them in {stage}.")
+            there = f"{count} of them" if one.read == one.n else f"{count} of {one.read} looked at"
+            said.append(f"{one.n} broke {one.limit.upper()}, {there} in {stage}.")
     if found.unknown:
         said.append(f"Of {found.unknown} it is not known: a figure is missing.")
     return tuple(said)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
-from dashboards.filters import Filters, Where, where
+from dashboards.filters import Where
 from dashboards.models.report import GroupsLeftOut
 from dashboards.queries.base import QueryLimits, QueryStore, run
 from dashboards.queries.dimensions import dimensions, parse_by
@@ -19,18 +19,17 @@ Key = dict[str, str | None]
 
 def whole_and_groups(
     store: QueryStore,
-    filters: Filters,
+    picked: Where,
     by: Sequence[str],
     limits: QueryLimits,
     ask: Callable[[Where, Key], A],
 ) -> tuple[A, tuple[A, ...], GroupsLeftOut]:
-    """``ask`` of all chosen requests, and of the ``MOST_GROUPS`` largest groups of ``by``.
+    """``ask`` of all requests of ``picked``, and of the ``MOST_GROUPS`` largest groups of ``by``.
 
     Raises:
         BadValueError: ``by`` holds a name that is no dimension.
         UnavailableError: the store gave no answer.
     """
-    picked = where(filters)
     overall = ask(picked, {})
     parts = dimensions(parse_by(by))
     if not parts:

@@ -8,7 +8,7 @@ from typing import Final
 from dashboards.analyses.compare import quantile
 from dashboards.analyses.groups import Key, whole_and_groups
 from dashboards.analyses.interference import LEAST_STEPS, Blame, Told, excesses
-from dashboards.analyses.interfering_read import MOST_REQUESTS, Around, Id, read_around
+from dashboards.analyses.interfering_read import MOST_REQUESTS, Around, Id, latest, read_around
 from dashboards.filters import Filters, Where, where
 from dashboards.models.interference import (
     Cause,
@@ -18,12 +18,14 @@ from dashboards.models.interference import (
     Victim,
 )
 from dashboards.queries.base import QueryLimits, QueryStore, run
+from dashboards.times import to_text
 
 SHOWN: Final = 20
 SHOWN_CAUSES: Final = 5
 _CHOSEN_SQL: Final = """\
-SELECT TraceId, SpanId, count() OVER () AS Chosen FROM {{database:Identifier}}.requests
+SELECT TraceId, SpanId FROM {{database:Identifier}}.requests
 WHERE {picked} ORDER BY Timestamp DESC, TraceId, SpanId LIMIT {most}"""
+_COUNT_SQL: Final = "SELECT count() AS n FROM {{database:Identifier}}.requests WHERE {picked}"
 
 
 def interference(
@@ -39,17 +41,20 @@ def interference(
         UnavailableError: the store gave no answer.
     """
     bound = limits or QueryLimits()
-    around = read_around(store, where(filters), bound)
+    every = where(filters)
+    total = int(run(store, _COUNT_SQL.format(picked=every.sql), every.params, bound)[0]["n"])
+    looked_at = latest(store, every, bound) if total > MOST_REQUESTS else every
+    around = read_around(store, looked_at, bound)
 
     def ask(picked: Where, key: Key) -> InterferenceFigures:
         sql = _CHOSEN_SQL.format(picked=picked.sql, most=MOST_REQUESTS)
-        rows = run(store, sql, picked.params, bound)
-        chosen = int(rows[0]["Chosen"]) if rows else 0
-        return _figures(around, key, chosen, [(r["TraceId"], r["SpanId"]) for r in rows])
+        ids = [(r["TraceId"], r["SpanId"]) for r in run(store, sql, picked.params, bound)]
+        return _figures(around, key, len(ids) if key else total, ids)
 
-    overall, groups, left = whole_and_groups(store, filters, by, bound, ask)
+    overall, groups, left = whole_and_groups(store, looked_at, by, bound, ask)
     return Interference(
-        filters=filters, by=tuple(by), steps=around.steps, mixed_steps=around.mixed_steps,
+        filters=filters, by=tuple(by), from_unix_ns=around.first_ns, steps=around.steps,
+        mixed_steps=around.mixed_steps,
         mixed_left_out=around.mixed_left_out, without_baseline=around.without_baseline,
         several_engines=around.several_engines, baselines=around.baselines,
         overall=overall, groups=groups, groups_left_out=left,
@@ -139,7 +144,7 @@ _ASSUMPTIONS: Final = (
         "Work done again after a preemption, and waiting between steps, are not counted. Causers "
         "may lie outside the filters."
     ),
-    f"At most {MOST_REQUESTS} requests in the window, the latest.",
+    f"At most {MOST_REQUESTS:,} requests, the latest, with the steps and requests of their time.",
 )
 
 
@@ -156,12 +161,13 @@ _NO_BASELINE: Final = (
 def _reading(around: Around, found: InterferenceFigures) -> tuple[str, ...]:
     if not found.chosen:
         return ("There is no request to look at: widen the window or drop a filter.",)
+    part = _part(around, found)
     if not around.steps:
-        return (_NO_STEPS,)
+        return (_NO_STEPS, *part)
     if not around.mixed_steps:
-        return ("No step prefilled while others decoded: nothing was lost to prefills.",)
+        return ("No step prefilled while others decoded: nothing was lost to prefills.", *part)
     if not around.mixed:
-        return (_NO_BASELINE,)
+        return (_NO_BASELINE, *part)
     first = (
         f"{found.lost_ns / 1e9:.3g} s of {found.decode_ns / 1e9:.3g} s decode "
         f"({(found.share or 0) * 100:.1f} %) went to other requests' prefills, in "
@@ -174,4 +180,15 @@ def _reading(around: Around, found: InterferenceFigures) -> tuple[str, ...]:
             f"Request {known[0].trace_id} caused most: {known[0].caused_ns / 1e9:.3g} s to "
             f"{known[0].victims} others."
         )
-    return tuple(said)
+    return (*said, *part)
+
+
+def _part(around: Around, found: InterferenceFigures) -> tuple[str, ...]:
+    """What is said where only the latest requests were looked at."""
+    if found.requests == found.chosen or around.first_ns is None:
+        return ()
+    told = (
+        f"Looked at: the latest {found.requests:,} of {found.chosen:,} requests, from "
+        f"{to_text(around.first_ns)} on; all figures are of those."
+    )
+    return (told,)

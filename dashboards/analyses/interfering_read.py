@@ -11,12 +11,15 @@ from dashboards.analyses.interference import LEAST_STEPS, MixedStep, Phase
 from dashboards.filters import Where
 from dashboards.models.interference import Baseline
 from dashboards.queries.base import QueryLimits, QueryStore, Row, run
+from dashboards.times import NS_PER_S
 from tracer import semconv
 from tracer.stages import Stage
 
 MOST_REQUESTS: Final = 10_000
 MOST_SPANS: Final = 90_000
 MOST_STEPS: Final = 50_000
+LONGEST_NS: Final = 3600 * NS_PER_S
+"""Requests that began earlier than this before the window are not looked for."""
 Id = tuple[str, str]
 """Trace and root span: one request."""
 
@@ -24,6 +27,9 @@ _WINDOW_SQL: Final = """\
 SELECT count() AS n, toInt64(min(toUnixTimestamp64Nano(Timestamp))) AS first,
   toInt64(max(toUnixTimestamp64Nano(Timestamp) + toInt64(E2ENs))) AS last
 FROM {{database:Identifier}}.requests WHERE {picked}"""
+_LATEST_SQL: Final = """\
+SELECT toUnixTimestamp64Nano(Timestamp) AS first FROM {{database:Identifier}}.requests
+WHERE {picked} ORDER BY Timestamp DESC LIMIT 1 OFFSET {before}"""
 _STEPS: Final = """\
 FROM {database:Identifier}.engine_steps
 WHERE Timestamp >= fromUnixTimestamp64Nano({first:Int64}, 'UTC')
@@ -42,8 +48,12 @@ _MIXED_SQL: Final = (
     "SELECT ServiceInstance AS Instance, toUnixTimestamp64Nano(Timestamp) AS StartNs, DurationNs, "
     f"DecodeRequests {_STEPS} AND PrefillRequests > 0 ORDER BY Timestamp DESC LIMIT {{most:UInt32}}"
 )
+_TIME: Final = (
+    "Timestamp >= fromUnixTimestamp64Nano({reach:Int64}, 'UTC') AND "
+    "Timestamp <= fromUnixTimestamp64Nano({last:Int64}, 'UTC')"
+)
 _AROUND: Final = (
-    "Timestamp <= fromUnixTimestamp64Nano({last:Int64}, 'UTC') AND "
+    f"{_TIME} AND "
     "toUnixTimestamp64Nano(Timestamp) + toInt64(E2ENs) >= {first:Int64} "
     "AND ServiceInstance IN {instances:Array(String)}"
 )
@@ -55,8 +65,7 @@ SELECT TraceId, SpanId, ServiceInstance AS Instance, if(isNull(InputTokens), NUL
   toInt64(assumeNotNull(InputTokens)) - toInt64(ifNull(CachedTokens, 0))) AS Fresh
 {_REQUESTS}"""
 _IN_TIME: Final = f"""\
-TraceId IN (SELECT TraceId {_REQUESTS})
-  AND Timestamp <= fromUnixTimestamp64Nano({{last:Int64}}, 'UTC')"""
+TraceId IN (SELECT TraceId {_REQUESTS}) AND {_TIME}"""
 _PHASES_SQL: Final = f"""\
 SELECT s.TraceId AS TraceId, c.RootId AS RootId, s.Stage AS Stage, s.StartNs AS StartNs,
   s.Duration AS Duration, s.Marks AS Marks, s.MarkNs AS MarkNs
@@ -84,11 +93,30 @@ class Around:
     decodes: dict[str, list[Phase]] = field(default_factory=dict)
     prefills: dict[str, list[Phase]] = field(default_factory=dict)
     baselines: tuple[Baseline, ...] = ()
+    first_ns: int | None = None
     steps: int = 0
     mixed_steps: int = 0
     mixed_left_out: int = 0
     without_baseline: int = 0
     several_engines: int = 0
+
+
+def latest(store: QueryStore, picked: Where, limits: QueryLimits) -> Where:
+    """The latest ``MOST_REQUESTS`` requests of ``picked``, and those of the same instant.
+
+    So the steps and spans around them are those of their time, however long the window is.
+
+    Raises:
+        UnavailableError: the store gave no answer.
+    """
+    sql = _LATEST_SQL.format(picked=picked.sql, before=MOST_REQUESTS - 1)
+    edge = run(store, sql, picked.params, limits)
+    if not edge:
+        return picked
+    since = "Timestamp >= fromUnixTimestamp64Nano({latest_since:Int64}, 'UTC')"
+    return Where(
+        f"{since} AND {picked.sql}", {**picked.params, "latest_since": edge[0]["first"]}
+    )
 
 
 def read_around(store: QueryStore, picked: Where, limits: QueryLimits) -> Around:
@@ -102,6 +130,7 @@ def read_around(store: QueryStore, picked: Where, limits: QueryLimits) -> Around
     if not window["n"]:
         return found
     params: dict[str, object] = {"first": window["first"], "last": window["last"]}
+    found.first_ns = int(window["first"])
     engines = run(store, _ENGINES_SQL, params, limits)
     found.steps = sum(int(row["N"]) for row in engines)
     found.mixed_steps = sum(int(row["Mixed"]) for row in engines)
@@ -112,7 +141,7 @@ def read_around(store: QueryStore, picked: Where, limits: QueryLimits) -> Around
     if found.mixed:
         more = {
             "instances": sorted(found.mixed), "most": MOST_REQUESTS, "most_spans": MOST_SPANS,
-            "stage_key": semconv.STAGE,
+            "stage_key": semconv.STAGE, "reach": max(0, int(window["first"]) - LONGEST_NS),
         }  # fmt: skip
         _read_phases(
             found,

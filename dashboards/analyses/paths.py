@@ -13,6 +13,7 @@ from dashboards.filters import Filters, Where
 from dashboards.models.path import CriticalPath, PathFigures, PathStep, RequestPath, TracePath
 from dashboards.models.trace import Trace
 from dashboards.queries.base import QueryLimits, QueryStore, Row, run
+from dashboards.queries.sample import Part, part_of, within
 from tracer import semconv
 from tracer.stages import Stage
 
@@ -29,18 +30,18 @@ _RULE: Final = (
     ),
 )
 _CHOSEN_SQL: Final = """\
-SELECT TraceId, SpanId, toUnixTimestamp64Nano(Timestamp) AS StartNs, E2ENs,
-  count() OVER () AS Chosen
+SELECT TraceId, SpanId, toUnixTimestamp64Nano(Timestamp) AS StartNs, E2ENs
 FROM {{database:Identifier}}.requests WHERE {picked}
 ORDER BY cityHash64(TraceId, SpanId) LIMIT {most}"""
+_COUNT_SQL: Final = "SELECT count() AS n FROM {{database:Identifier}}.requests WHERE {picked}"
 _SPANS_SQL: Final = """\
 SELECT TraceId, SpanId, ParentSpanId, SpanName, SpanAttributes[{stage_key:String}] AS Stage,
   toUnixTimestamp64Nano(Timestamp) AS StartNs, Duration
 FROM {database:Identifier}.otel_traces
 WHERE TraceId IN {traces:Array(String)}
   AND Timestamp >= fromUnixTimestamp64Nano({first:Int64}, 'UTC')
-  AND Timestamp <= fromUnixTimestamp64Nano({last:Int64}, 'UTC')
-ORDER BY Timestamp LIMIT {most:UInt32}"""
+  AND Timestamp <= fromUnixTimestamp64Nano({last:Int64}, 'UTC')"""
+_SPANS_END: Final = "ORDER BY Timestamp LIMIT {most:UInt32}"
 
 
 def trace_path(found: Trace) -> TracePath:
@@ -78,14 +79,17 @@ def critical_paths(
         UnavailableError: the store gave no answer.
     """
     bound = limits or QueryLimits()
+    part = part_of(store, filters, bound, count=False)
 
     def ask(picked: Where, key: Key) -> PathFigures:
-        return _figures(store, picked, key, bound)
+        return _figures(store, picked, key, part, bound)
 
-    overall, groups, left = whole_and_groups(store, filters, by, bound, ask)
+    overall, groups, left = whole_and_groups(store, part.where, by, bound, ask)
+    part = part.reading(overall.chosen)
     return CriticalPath(
         filters=filters, by=tuple(by), overall=overall, groups=groups, groups_left_out=left,
-        reading=_reading(overall),
+        sampled=part.sampled,
+        reading=(*_reading(overall), *part.told),
         assumptions=(
             *_RULE,
             (
@@ -96,10 +100,13 @@ def critical_paths(
     )  # fmt: skip
 
 
-def _figures(store: QueryStore, picked: Where, key: Key, limits: QueryLimits) -> PathFigures:
+def _figures(
+    store: QueryStore, picked: Where, key: Key, part: Part, limits: QueryLimits
+) -> PathFigures:
     sql = _CHOSEN_SQL.format(picked=picked.sql, most=MOST_REQUESTS)
     chosen = run(store, sql, picked.params, limits)
-    spans = read_spans(store, chosen, limits) if chosen else {}
+    total = run(store, _COUNT_SQL.format(picked=picked.sql), picked.params, limits)[0]["n"]
+    spans = read_spans(store, chosen, part, limits) if chosen else {}
     paths: list[RequestPath] = []
     for row in chosen:
         there = spans.get(row["TraceId"], [])
@@ -109,7 +116,7 @@ def _figures(store: QueryStore, picked: Where, key: Key, limits: QueryLimits) ->
     steps = _added(paths)
     return PathFigures(
         key=key,
-        chosen=int(chosen[0]["Chosen"]) if chosen else 0,
+        chosen=int(total),
         requests=len(paths),
         without_spans=len(chosen) - len(paths),
         e2e_ns=sum(one.e2e_ns for one in paths),
@@ -119,9 +126,13 @@ def _figures(store: QueryStore, picked: Where, key: Key, limits: QueryLimits) ->
 
 
 def read_spans(
-    store: QueryStore, chosen: Sequence[Row], limits: QueryLimits
+    store: QueryStore, chosen: Sequence[Row], part: Part, limits: QueryLimits
 ) -> dict[str, list[SpanPlace]]:
-    """The spans of the traces of ``chosen`` that lie in their time, by trace id."""
+    """The spans of the traces of ``chosen`` that lie in their time, by trace id.
+
+    Of a part, the store looks for them in its slices of time alone, and so long after as
+    the longest of them took.
+    """
     params: dict[str, object] = {
         "stage_key": semconv.STAGE,
         "traces": sorted({row["TraceId"] for row in chosen}),
@@ -130,7 +141,9 @@ def read_spans(
         "most": MOST_SPANS,
     }
     found: dict[str, list[SpanPlace]] = defaultdict(list)
-    for row in run(store, _SPANS_SQL, params, limits):
+    longest = max(int(row["E2ENs"]) for row in chosen)
+    times = f"AND {within(part.slices, after_ns=longest)}" if part.slices else ""
+    for row in run(store, f"{_SPANS_SQL} {times} {_SPANS_END}", params, limits):
         start = int(row["StartNs"])
         found[row["TraceId"]].append(
             SpanPlace(

@@ -23,10 +23,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from dashboards.analyses.groups import Key, whole_and_groups
-from dashboards.filters import Filters, Where
+from dashboards.filters import Filters, Where, where
 from dashboards.models.throughput import Level, Throughput, ThroughputFigures
 from dashboards.queries.base import QueryLimits, QueryStore, Row, run
 from dashboards.queries.dimensions import CONCURRENCY_BOUNDS, bucket_labels
+from dashboards.queries.sample import Part, Slice, part_of, within
 from dashboards.times import NS_PER_S
 
 MOST_BINS: Final = 1000
@@ -38,7 +39,8 @@ _SOURCE: Final = "FROM {database:Identifier}.requests WHERE"
 _WINDOW_SQL: Final = f"""\
 SELECT count() AS n, countIf(isNull(OutputTokens)) AS without,
   toInt64(min(toUnixTimestamp64Nano(Timestamp))) AS first,
-  toInt64(max(toUnixTimestamp64Nano(Timestamp) + toInt64(E2ENs))) AS last
+  toInt64(max(toUnixTimestamp64Nano(Timestamp) + toInt64(E2ENs))) AS last,
+  toInt64(max(E2ENs)) AS longest
 {_SOURCE} {{picked}}"""
 _START: Final = "toUnixTimestamp64Nano(Timestamp) - {first:Int64}"
 _BINS_SQL: Final = f"""\
@@ -57,7 +59,7 @@ FROM (
       toFloat64(ifNull(OutputTokens, 0)) AS made
     {_SOURCE} {{picked}}
   )
-) GROUP BY bin ORDER BY bin"""  # noqa: S608  our own words alone
+) WHERE {{seen}} GROUP BY bin ORDER BY bin"""  # noqa: S608  our own words alone
 _BEGAN_SQL: Final = f"""\
 SELECT transform(toInt64(intDiv({_START}, {{width:Int64}})), {{bins:Array(Int64)}},
     {{levels:Array(Int64)}}, toInt64(-1)) AS level,
@@ -87,14 +89,15 @@ def throughput(
         UnavailableError: the store gave no answer.
     """
     bound = limits or QueryLimits()
+    part = part_of(store, filters, bound)
 
     def ask(picked: Where, key: Key) -> ThroughputFigures:
-        return _figures(store, picked, key, bound)
+        return _figures(store, picked, key, part, bound)
 
-    overall, groups, left = whole_and_groups(store, filters, by, bound, ask)
+    overall, groups, left = whole_and_groups(store, where(filters), by, bound, ask)
     return Throughput(
         filters=filters, by=tuple(by), overall=overall, groups=groups, groups_left_out=left,
-        reading=_reading(overall), assumptions=_ASSUMPTIONS,
+        sampled=part.sampled, reading=(*_reading(overall), *_told(part)), assumptions=_ASSUMPTIONS,
     )  # fmt: skip
 
 
@@ -123,19 +126,52 @@ def bin_for(window_ns: int) -> int:
     return -(-window_ns // MOST_BINS)
 
 
-def _figures(store: QueryStore, picked: Where, key: Key, limits: QueryLimits) -> ThroughputFigures:
+def inside(slices: Sequence[Slice], first_ns: int, width: int) -> list[int]:
+    """The bins that lie in a slice as a whole."""
+    return [
+        place
+        for one in slices
+        for place in range(-(-(one.begin - first_ns) // width), (one.end - first_ns) // width)
+    ]
+
+
+def _told(part: Part) -> tuple[str, ...]:
+    if part.sampled is None:
+        return ()
+    one = part.sampled
+    told = (
+        f"Looked at: {one.slices} slices of time, one in {one.one_in}, in which {one.read:,} of "
+        f"{one.of:,} requests began; bins, seconds and n are of those."
+    )
+    return (told,)
+
+
+def _figures(
+    store: QueryStore, picked: Where, key: Key, part: Part, limits: QueryLimits
+) -> ThroughputFigures:
     window = run(store, _WINDOW_SQL.replace("{picked}", picked.sql), picked.params, limits)[0]
     if not window["n"]:
         return ThroughputFigures(
             key=key, requests=0, without_tokens=0, bin_ns=None, levels=(), knee=None,
             knee_height=None,
         )  # fmt: skip
-    width = bin_for(int(window["last"]) - int(window["first"]))
-    params: dict[str, object] = {**picked.params, "first": window["first"], "width": width}
-    rows = run(store, _BINS_SQL.replace("{picked}", picked.sql), params, limits)
+    first, length = int(window["first"]), int(window["last"]) - int(window["first"])
+    flying = began_in = picked.sql
+    seen, bins = "true", list[int]()
+    if part.slices:
+        length = sum(one.end - one.begin for one in part.slices)
+        before = min(int(window["longest"]), length // len(part.slices))
+        flying = f"{within(part.slices, before_ns=before)} AND {picked.sql}"
+        began_in = f"{part.times} AND {picked.sql}"
+        seen, bins = "toInt64(bin) IN {inside:Array(Int64)}", inside(part.slices, first, bin_for(length))
+    width = bin_for(length)
+    params: dict[str, object] = {**picked.params, "first": first, "width": width, "inside": bins or [-1]}
+    rows = run(
+        store, _BINS_SQL.replace("{picked}", flying).replace("{seen}", seen), params, limits
+    )
     place = {int(row["bin"]): level_of(float(row["busy"]) / width) for row in rows}
-    params |= {"bins": list(place), "levels": list(place.values())}
-    began = run(store, _BEGAN_SQL.replace("{picked}", picked.sql), params, limits)
+    params |= {"bins": list(place) or [-1], "levels": list(place.values()) or [-1]}
+    began = run(store, _BEGAN_SQL.replace("{picked}", began_in), params, limits)
     levels = _levels(rows, place, width, {int(row["level"]): row for row in began})
     found = knee([(one.concurrency, one.tokens_per_s) for one in levels])
     return ThroughputFigures(

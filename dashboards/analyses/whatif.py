@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from dashboards.errors import BadValueError
-from dashboards.filters import Filters, where
+from dashboards.filters import Filters
 from dashboards.models.analysis import Effect, WhatIf
 from dashboards.queries.base import QueryLimits, QueryStore, Row, run
 from dashboards.queries.measures import LEVEL_NAMES, LEVELS, STAGE_COLUMNS
+from dashboards.queries.sample import part_of
 from tracer.stages import Stage
 
 BEFORE_TOKEN: Final = (Stage.PROMPT, Stage.RETRIEVAL, Stage.QUEUE, Stage.PREFILL)
@@ -93,18 +94,21 @@ def whatif(
     Raises:
         UnavailableError: the store gave no answer.
     """
-    picked = where(filters)
-    params: dict[str, object] = dict(picked.params)
+    bound = limits or QueryLimits()
+    part = part_of(store, filters, bound, count=False)
+    params: dict[str, object] = dict(part.where.params)
     for i, one in enumerate(changes):
         params[f"factor{i}"], params[f"amount{i}"] = one.factor, one.amount_ns
-    row = run(store, _sql(picked.sql, changes), params, limits or QueryLimits())[0]
+    row = run(store, _sql(part.where.sql, changes), params, bound)[0]
+    part = part.reading(int(row["n_e2e"]))
     return WhatIf(
         filters=filters,
         changes=tuple(one.text for one in changes),
-        requests=int(row["n_e2e"]),
+        requests=part.sampled.of if part.sampled else int(row["n_e2e"]),
+        sampled=part.sampled,
         ttft_left_out=int(row["ttft_known"]) - int(row["n_ttft"]),
         effects=(*_effects(row, "e2e"), *_effects(row, "ttft")),
-        assumptions=ASSUMPTIONS,
+        assumptions=(*part.told, *ASSUMPTIONS),
     )
 
 

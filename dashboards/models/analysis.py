@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict, Field
 
 from dashboards.filters import Filters
+from dashboards.models.sample import Sampled
 
 
 class Model(BaseModel):
@@ -22,7 +23,7 @@ class Effect(Model):
 
 
 class WhatIf(Model):
-    """The recorded requests with some stages changed."""
+    """The recorded requests with some stages changed. ``n`` and ``ttft_left_out`` are of those read."""
 
     version: int = 1
     filters: Filters
@@ -30,6 +31,7 @@ class WhatIf(Model):
     requests: int
     ttft_left_out: int = Field(description="requests whose stages before the token are unclear")
     effects: tuple[Effect, ...]
+    sampled: Sampled | None = None
     assumptions: tuple[str, ...]
 
 
@@ -52,6 +54,7 @@ class Compare(Model):
 
     ``matched``: both were cut to one mix of lengths, leaving out ``left_out_a`` and
     ``left_out_b``; ``requests_a`` and ``requests_b`` are then those that are left.
+    ``sampled_a`` and ``sampled_b``: what was read of each side, where not all.
     """
 
     version: int = 1
@@ -62,6 +65,8 @@ class Compare(Model):
     matched: bool = False
     left_out_a: int = 0
     left_out_b: int = 0
+    sampled_a: Sampled | None = None
+    sampled_b: Sampled | None = None
     differences: tuple[Difference, ...]
     warnings: tuple[str, ...]
     reading: tuple[str, ...]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dashboards.filters import Filters
 from dashboards.models.analysis import Model
+from dashboards.models.sample import Sampled
 
 
 class StageShift(Model):
@@ -43,7 +44,10 @@ class SliceShift(Model):
 
 
 class Attribution(Model):
-    """Slow: at or above the 95th percentile of ``measure``; middle: its 40th to 60th."""
+    """Slow: at or above the 95th percentile of ``measure``; middle: its 40th to 60th.
+
+    With ``sampled`` all counts are of the requests read.
+    """
 
     version: int = 1
     filters: Filters
@@ -59,5 +63,6 @@ class Attribution(Model):
     middle_mean_ns: float | None
     stages: tuple[StageShift, ...]
     slices: tuple[SliceShift, ...]
+    sampled: Sampled | None = None
     reading: tuple[str, ...]
     assumptions: tuple[str, ...]

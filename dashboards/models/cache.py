@@ -5,6 +5,7 @@ from __future__ import annotations
 from dashboards.filters import Filters
 from dashboards.models.analysis import Model
 from dashboards.models.report import GroupsLeftOut
+from dashboards.models.sample import Sampled
 
 
 class PrefillRate(Model):
@@ -60,7 +61,10 @@ class CacheFigures(Model):
 
 
 class Cache(Model):
-    """Prefill saved by prefix-cache hits, and the cost of preemption."""
+    """Prefill saved by prefix-cache hits, and the cost of preemption.
+
+    ``rates_sampled``: what the rates were measured on, where not on all; all else is of all.
+    """
 
     version: int = 1
     filters: Filters
@@ -69,5 +73,6 @@ class Cache(Model):
     overall: CacheFigures
     groups: tuple[CacheFigures, ...]
     groups_left_out: GroupsLeftOut
+    rates_sampled: Sampled | None = None
     reading: tuple[str, ...]
     assumptions: tuple[str, ...]

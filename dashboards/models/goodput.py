@@ -7,6 +7,7 @@ from pydantic import Field
 from dashboards.filters import Filters
 from dashboards.models.analysis import Model
 from dashboards.models.report import GroupsLeftOut
+from dashboards.models.sample import Sampled
 
 
 class Limits(Model):
@@ -18,10 +19,11 @@ class Limits(Model):
 
 
 class Broken(Model):
-    """The misses of one limit, by the stage that broke it."""
+    """The misses of one limit; ``read`` of them were looked at, and ``stages`` add up to those."""
 
     limit: str
     n: int
+    read: int
     stages: dict[str, int]
 
 
@@ -83,7 +85,11 @@ class GoodputFigures(Model):
 
 
 class Goodput(Model):
-    """Requests a second that met all the limits."""
+    """Requests a second that met all the limits.
+
+    ``stages_sampled``: which requests were read for the stages that broke limits, where not
+    all; all else is of all.
+    """
 
     version: int = 1
     filters: Filters
@@ -92,5 +98,6 @@ class Goodput(Model):
     overall: GoodputFigures
     groups: tuple[GoodputFigures, ...] = Field(description="costs are by the whole's window")
     groups_left_out: GroupsLeftOut
+    stages_sampled: Sampled | None = None
     reading: tuple[str, ...]
     assumptions: tuple[str, ...]

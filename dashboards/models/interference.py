@@ -72,6 +72,8 @@ class InterferenceFigures(Model):
 class Interference(Model):
     """How much of the chosen requests' decode went to other requests' prefills.
 
+    Of very many chosen requests the latest are looked at: ``requests`` of the ``chosen``, those
+    from ``from_unix_ns`` on. The window below is theirs; a group's ``chosen`` is its part of them.
     ``steps`` are all that decoded in the window, ``mixed_steps`` those that prefilled too.
     Not used: ``mixed_left_out`` (beyond the limit, the earliest), ``without_baseline``, and
     ``several_engines`` (steps of an instance with more than one engine: whose they are is
@@ -81,6 +83,7 @@ class Interference(Model):
     version: int = 1
     filters: Filters
     by: tuple[str, ...]
+    from_unix_ns: int | None
     steps: int
     mixed_steps: int
     mixed_left_out: int

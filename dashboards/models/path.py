@@ -5,6 +5,7 @@ from __future__ import annotations
 from dashboards.filters import Filters
 from dashboards.models.analysis import Model
 from dashboards.models.report import GroupsLeftOut
+from dashboards.models.sample import Sampled
 
 
 class Segment(Model):
@@ -75,7 +76,7 @@ class PathFigures(Model):
 
 
 class CriticalPath(Model):
-    """Where the critical path of the chosen requests lies."""
+    """Where the critical path of the chosen requests lies; with ``sampled`` counts are of those read."""
 
     version: int = 1
     filters: Filters
@@ -83,5 +84,6 @@ class CriticalPath(Model):
     overall: PathFigures
     groups: tuple[PathFigures, ...]
     groups_left_out: GroupsLeftOut
+    sampled: Sampled | None = None
     reading: tuple[str, ...]
     assumptions: tuple[str, ...]

@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from dashboards.filters import Filters
 from dashboards.models.report import Losses
+from dashboards.models.sample import Sampled
 
 
 class Model(BaseModel):
@@ -13,7 +14,10 @@ class Model(BaseModel):
 
 
 class SummaryFigures(Model):
-    """Percentiles of one stage or measure over its ``n`` values; ``None`` is no data."""
+    """Percentiles of one stage or measure over its ``n`` values; ``None`` is no data.
+
+    All of it is of the requests that the group ``read``.
+    """
 
     name: str
     n: int
@@ -28,10 +32,14 @@ class SummaryFigures(Model):
 
 
 class SummaryGroup(Model):
-    """One set of requests; ``key`` as in the report."""
+    """One set of requests; ``key`` as in the report.
+
+    Counts and ``output_tokens`` are of all of them, stages and measures of ``read`` of them.
+    """
 
     key: dict[str, str | None]
     requests: int
+    read: int
     ok: int
     errors: int
     cancelled: int
@@ -47,9 +55,9 @@ class SummaryGroup(Model):
 class Summary(Model):
     """The chosen requests in ``[from_unix_ns, to_unix_ns)``, whole and per group of ``by``.
 
-    ``exact``: percentiles of all requests; else of a part of them that a hash picks, or, where
-    ``read_from`` names the roll-ups, of t-digests. A group may be too small to have any picked:
-    then it has ``n`` and no percentiles. All else is of all requests.
+    ``exact``: percentiles of all requests. Else, where ``read_from`` names the roll-ups, of
+    t-digests over all; or of those that ``sampled`` tells: then a small group may have none of
+    its requests read, and no percentiles.
     """
 
     version: int = 1
@@ -58,6 +66,7 @@ class Summary(Model):
     from_unix_ns: int | None
     to_unix_ns: int
     exact: bool
+    sampled: Sampled | None
     read_from: str
     overall: SummaryGroup
     groups: tuple[SummaryGroup, ...]

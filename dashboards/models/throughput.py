@@ -5,6 +5,7 @@ from __future__ import annotations
 from dashboards.filters import Filters
 from dashboards.models.analysis import Model
 from dashboards.models.report import GroupsLeftOut
+from dashboards.models.sample import Sampled
 
 
 class Level(Model):
@@ -39,7 +40,7 @@ class ThroughputFigures(Model):
 
 
 class Throughput(Model):
-    """Throughput against latency."""
+    """Throughput against latency; with ``sampled`` the levels are those of its slices of time."""
 
     version: int = 1
     filters: Filters
@@ -47,5 +48,6 @@ class Throughput(Model):
     overall: ThroughputFigures
     groups: tuple[ThroughputFigures, ...]
     groups_left_out: GroupsLeftOut
+    sampled: Sampled | None = None
     reading: tuple[str, ...]
     assumptions: tuple[str, ...]

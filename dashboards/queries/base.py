@@ -28,10 +28,14 @@ class QueryStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class QueryLimits:
-    """How much one query may take; past them it fails with a clear error, never in part."""
+    """How much one query may take; past them it fails with a clear error, never in part.
+
+    Of more than ``most_read`` requests a question about distributions reads a part, and says so.
+    """
 
     max_execution_s: int = 30
     max_result_rows: int = 100_000
+    most_read: int = 200_000
 
 
 def run(

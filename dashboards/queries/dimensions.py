@@ -98,10 +98,10 @@ def _flag(name: str, unknown: str, fact: str) -> Dimension:
 def _bucket(
     name: str, value: str, bounds: Sequence[int], labels: Sequence[str], unknown: str = "false"
 ) -> Dimension:
-    cuts = ", ".join(str(bound) for bound in bounds)
+    place = " + ".join(f"({bound} <= {value})" for bound in bounds)
     return Dimension(
         name,
-        f"if({unknown}, '', concat('v', toString(arrayCount(b -> b <= {value}, [{cuts}]))))",
+        f"if({unknown}, '', concat('v', toString({place})))",
         label=lambda index: labels[int(index)],
         order=lambda index: (int(index), ""),
     )

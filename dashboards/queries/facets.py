@@ -14,6 +14,12 @@ _LATEST: Final = (
     "SELECT Model, Route, Operation, Tags FROM {database:Identifier}.requests WHERE",
     "ORDER BY Timestamp DESC LIMIT {latest:UInt32}",
 )
+_EDGE: Final = (
+    "SELECT toUnixTimestamp64Nano(Timestamp) AS edge FROM {database:Identifier}.requests WHERE",
+    "ORDER BY Timestamp DESC LIMIT 1 OFFSET {before:UInt32}",
+)
+_SINCE: Final = "AND Timestamp >= fromUnixTimestamp64Nano({edge:Int64}, 'UTC')"
+"""From here on there are as many as are read: so the store reads wide columns of those alone."""
 _VALUES: Final = """\
 SELECT count() AS Seen, groupUniqArray(100)(toString(Model)) AS Models,
   groupUniqArray(100)(toString(Route)) AS Routes, groupUniqArray(100)(toString(Operation)) AS Operations,
@@ -33,8 +39,10 @@ def facets(store: QueryStore, filters: Filters, limits: QueryLimits | None = Non
         UnavailableError: the store gave no answer.
     """
     picked, bound = where(filters), limits or QueryLimits()
-    latest = f"({_LATEST[0]} {picked.sql} {_LATEST[1]})"
-    params = {**picked.params, "run": RUN_TAG, "latest": LATEST}
+    params = {**picked.params, "run": RUN_TAG, "latest": LATEST, "before": LATEST - 1}
+    edge = run(store, f"{_EDGE[0]} {picked.sql} {_EDGE[1]}", params, bound)
+    params["edge"] = edge[0]["edge"] if edge else 0
+    latest = f"({_LATEST[0]} {picked.sql} {_SINCE} {_LATEST[1]})"
     row = run(store, f"{_VALUES} {latest}", params, bound)[0]
     tags = run(store, f"{_TAGS[0]} {latest} {_TAGS[1]} {_TAGS[2]}", params, bound)
     return Facets(

@@ -17,6 +17,13 @@ SORTS: Final = {
     "ttft": "FirstTokenNs DESC NULLS LAST, StartNs DESC",
     "end": "StartNs + toInt64(E2ENs) DESC",
 }
+_FIRST: Final = {
+    "start": ("toUnixTimestamp64Nano(Timestamp)", "Int64"),
+    "e2e": ("E2ENs", "UInt64"),
+    "ttft": ("ifNull(FirstTokenNs, 0)", "UInt64"),
+    "end": ("toUnixTimestamp64Nano(Timestamp) + toInt64(E2ENs)", "Int64"),
+}
+"""What each list is sorted by before all else; none below the last one shown can be in it."""
 _COLUMNS: Final = (
     "toUnixTimestamp64Nano(Timestamp) AS StartNs",
     *("TraceId", "SpanId", "Model", "Operation", "Route", "Status", "HttpStatus", "ErrorType"),
@@ -49,14 +56,21 @@ def requests(
     chosen = f"FROM {{database:Identifier}}.requests WHERE {picked.sql}"
     order = f"ORDER BY {SORTS[sort]}, TraceId, SpanId LIMIT {limit:d}"
     bound = limits or QueryLimits()
-    rows = run(
-        store, " ".join(("SELECT", ", ".join(_COLUMNS), chosen, order)), picked.params, bound
-    )
-    total = run(store, f"SELECT count() AS total {chosen}", picked.params, bound)
+    value, kind = _FIRST[sort]
+    edge = f"SELECT {value} AS edge {chosen} ORDER BY edge DESC LIMIT 1 OFFSET {limit - 1:d}"
+    last = run(store, edge, picked.params, bound)  # reads one column, where the list reads many
+    within, params = f"AND {value} >= {{edge:{kind}}}", {**picked.params, "edge": 0}
+    if last:
+        params["edge"] = last[0]["edge"]
+    sql = " ".join(("SELECT", ", ".join(_COLUMNS), chosen, within, order))
+    rows = run(store, sql, params, bound)
+    total = len(rows)
+    if last:
+        total = int(run(store, f"SELECT count() AS n {chosen}", picked.params, bound)[0]["n"])
     return Requests(
         sort=sort,
         limit=limit,
-        total=int(total[0]["total"]),
+        total=total,
         requests=tuple(_summary(row) for row in rows),
     )
 

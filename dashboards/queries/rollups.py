@@ -19,6 +19,7 @@ from tracer.stages import Stage
 
 MINUTE_NS: Final = 60 * 10**9
 HOUR_NS: Final = 3600 * 10**9
+DAY_NS: Final = 24 * HOUR_NS
 SLICED: Final = {
     "model": ("Model", "Model"),
     "route": ("Route", "Route"),
@@ -28,6 +29,18 @@ SLICED: Final = {
     "cached": ("Cached", "multiIf(isNull(CachedTokens), -1, CachedTokens > 0, 1, 0)"),
 }
 """Dimensions that the sketches keep apart: their column there, and over ``requests``."""
+_DAYS_SQL: Final = """\
+SELECT day FROM (
+  SELECT toInt64(toUnixTimestamp(toStartOfDay(Hour))) AS day, sum(N) AS hours, toUInt64(0) AS days
+  FROM {database:Identifier}.requests_1h WHERE Quantity = 'e2e'
+    AND Hour >= toDateTime({begin:Int64}, 'UTC') AND Hour < toDateTime({end:Int64}, 'UTC')
+  GROUP BY day
+  UNION ALL
+  SELECT toInt64(toUnixTimestamp(Day)) AS day, toUInt64(0) AS hours, sum(N) AS days
+  FROM {database:Identifier}.requests_1d WHERE Quantity = 'e2e'
+    AND Day >= toDateTime({begin:Int64}, 'UTC') AND Day < toDateTime({end:Int64}, 'UTC')
+  GROUP BY day
+) GROUP BY day HAVING sum(hours) = sum(days) ORDER BY day"""
 _NAMES: Final = ("e2e", "ttft", "first_answer", "tpot")
 QUANTITIES: Final = (
     *(one for one in STAGES if one.name != Stage.UNATTRIBUTED),
@@ -53,11 +66,12 @@ class StagePercentiles:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """``[begin, end)`` cut into hours, minutes and what is left at both ends; ns of the epoch."""
+    """``[begin, end)`` cut into days, hours, minutes and what is left at both ends; ns of the epoch."""
 
     raw: tuple[tuple[int, int], ...]
     minutes: tuple[tuple[int, int], ...]
     hours: tuple[tuple[int, int], ...]
+    days: tuple[tuple[int, int], ...] = ()
 
 
 def allowed(filters: Filters, by: Sequence[str] = ()) -> bool:
@@ -65,8 +79,26 @@ def allowed(filters: Filters, by: Sequence[str] = ()) -> bool:
     return not filters.tags and filters.run is None and all(name in SLICED for name in by)
 
 
-def cut(begin: int, end: int, *, hours: bool = True) -> Window:
-    """Whole hours from the sketches by hour (where they may be), whole minutes from those by minute."""
+def made_days(
+    store: QueryStore, begin: int, end: int, limits: QueryLimits
+) -> tuple[int, ...]:
+    """The days in the window whose own sketches count what those of their hours count; ns.
+
+    Raises:
+        UnavailableError: the store gave no answer.
+    """
+    if end - begin < DAY_NS:
+        return ()
+    params = {"begin": begin // 10**9, "end": end // 10**9}
+    rows = run(store, _DAYS_SQL, params, limits)
+    return tuple(int(row["day"]) * 10**9 for row in rows)
+
+
+def cut(begin: int, end: int, *, hours: bool = True, days: Sequence[int] = ()) -> Window:
+    """Whole hours from the sketches by hour (where they may be), whole minutes from those by minute.
+
+    ``days`` are the beginnings of days that have sketches of their own.
+    """
     first, last = _up(begin, MINUTE_NS), end // MINUTE_NS * MINUTE_NS
     if first >= last:
         return Window(((begin, end),), (), ())
@@ -75,7 +107,12 @@ def cut(begin: int, end: int, *, hours: bool = True) -> Window:
     if early >= late or not hours:
         return Window(raw, ((first, last),), ())
     minutes = tuple((a, b) for a, b in ((first, early), (late, last)) if a < b)
-    return Window(raw, minutes, ((early, late),))
+    whole = [at for at in sorted(days) if early <= at and at + DAY_NS <= late]
+    ends = [early, *(at + DAY_NS for at in whole)]
+    between = tuple(
+        (a, b) for a, b in zip(ends, [*whole, late], strict=True) if a < b
+    )
+    return Window(raw, minutes, between, tuple((at, at + DAY_NS) for at in whole))
 
 
 def _up(ns: int, step: int) -> int:
@@ -104,7 +141,9 @@ def percentiles_by_stage(
     if source == "requests":
         sql = _exact(chosen, by)
     else:
-        sql = merged(filters, by, cut(filters.since_unix_ns, filters.until_unix_ns))
+        begin, end = filters.since_unix_ns, filters.until_unix_ns
+        days = made_days(store, begin, end, limits or QueryLimits())
+        sql = merged(filters, by, cut(begin, end, days=days))
     rows = run(store, sql, chosen.params, limits or QueryLimits())
     return [one for row in rows for one in _read(row, len(by))]
 
@@ -126,7 +165,8 @@ def parts(filters: Filters, by: Sequence[str], window: Window, names: Sequence[s
     """SQL for all sketches of ``window`` with Quantity, ``k0`` …, Began (DateTime), N, Sum, Max, Sketch."""
     found = []
     for table, at, spans in (
-        ("requests_1h", "Hour", window.hours), ("requests_1m", "Minute", window.minutes),
+        ("requests_1d", "Day", window.days), ("requests_1h", "Hour", window.hours),
+        ("requests_1m", "Minute", window.minutes),
     ):  # fmt: skip
         if spans:
             found.append(_sketches(filters, by, table, at, spans, names))

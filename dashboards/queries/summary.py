@@ -1,9 +1,9 @@
 """Percentiles of every stage in little time.
 
-Up to ``EXACT_UP_TO`` requests are read exactly. More of them are read out of the roll-ups
-where these keep apart what is asked for, with percentiles of t-digests. Else counts, sums and
-maxima are of all, and percentiles of every k-th request by a hash of its time, so that about
-as many are left.
+Up to ``limits.most_read`` requests are read exactly. More of them are read out of the roll-ups
+where these keep apart what is asked for, with percentiles of t-digests. Else the counts of a
+group are of all its requests, and what is said of its times is that of slices of time
+(:mod:`dashboards.queries.sample`); the whole's times come from the roll-ups where they can.
 """
 
 from __future__ import annotations
@@ -20,20 +20,17 @@ from dashboards.queries.base import QueryLimits, QueryStore, Row, run
 from dashboards.queries.dimensions import Dimension, dimensions, parse_by
 from dashboards.queries.losses import losses
 from dashboards.queries.measures import LEVEL_NAMES, LEVELS, MEASURES, STAGES, Quantity
+from dashboards.queries.sample import Part, part_of
 from dashboards.queries.summary_rolled import TABLES, rolled_rows
 from tracer.stages import Stage
 
 MOST_GROUPS: Final = 200
-EXACT_UP_TO: Final = 200_000
-"""Up to this many requests are read themselves, and their percentiles are exact."""
 KEPT: Final = (
     *STAGES,
     *(one for one in MEASURES if one.name in {"e2e", "ttft", "first_answer", "tpot"}),
 )
 _STAGES: Final = frozenset(map(str, Stage))
 _LEVELS: Final = ", ".join(map(str, LEVELS))
-_SAMPLED: Final = "cityHash64(Timestamp) % {every:UInt32} = 0"
-_TOTAL_SQL: Final = "SELECT count() AS total FROM {database:Identifier}.requests WHERE"
 COUNTS: Final = {
     "requests": "true",
     "ok": "Status = 'ok'",
@@ -48,14 +45,22 @@ COUNTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class _Question:
+    """``part`` picks the requests whose times are read; the counts are of all of ``whole``."""
+
+    filters: Filters
     by: tuple[Dimension, ...]
-    where: Where
-    every: int
+    names: tuple[str, ...]
+    whole: Where
+    part: Part
+    end_ns: int
 
     @property
-    def params(self) -> dict[str, object]:
-        tags = {name: value for one in self.by for name, value in one.params}
-        return {**self.where.params, **tags, "every": self.every}
+    def rolled(self) -> bool:
+        """Whether the sketches answer the whole question."""
+        return self.part.sampled is not None and rollups.allowed(self.filters, self.names)
+
+    def params(self, picked: Where) -> dict[str, object]:
+        return {**picked.params, **{name: value for one in self.by for name, value in one.params}}
 
 
 def summary(
@@ -67,7 +72,7 @@ def summary(
     counts: Mapping[str, object] | None = None,
     limits: QueryLimits | None = None,
 ) -> Summary:
-    """Counts and percentiles, whole and per group; exact up to ``EXACT_UP_TO`` requests.
+    """Counts and percentiles, whole and per group; exact up to ``limits.most_read`` requests.
 
     ``counts`` are the collector's own, when one was asked.
 
@@ -76,15 +81,13 @@ def summary(
         UnavailableError: the store gave no answer.
     """
     bound = limits or QueryLimits()
-    names, picked = parse_by(by), where(filters)
-    total = int(run(store, f"{_TOTAL_SQL} {picked.sql}", picked.params, bound)[0]["total"])
-    end_ns = filters.until_unix_ns or now_unix_ns
-    asked = _Question(dimensions(names), picked, max(1, -(-total // max(1, EXACT_UP_TO))))
-    rolled = asked.every > 1 and rollups.allowed(filters, names)
-    if rolled:
-        found = rolled_rows(store, filters, names, end_ns, bound)[: MOST_GROUPS + 1]
-    else:
-        found = run(store, _sql(asked), asked.params, bound)
+    names = parse_by(by)
+    asked = _Question(
+        filters, dimensions(names), names, where(filters),
+        part_of(store, filters, bound, count=False),
+        filters.until_unix_ns or now_unix_ns,
+    )  # fmt: skip
+    found, read = _rows(store, asked, bound)
     whole = next((row for row in found if not row["key"]), None)
     groups = [row for row in found if row["key"]]
     groups.sort(key=lambda r: [d.rank(raw) for d, raw in zip(asked.by, r["key"], strict=True)])
@@ -92,9 +95,10 @@ def summary(
         filters=filters,
         by=names,
         from_unix_ns=filters.since_unix_ns,
-        to_unix_ns=end_ns,
-        exact=asked.every == 1,
-        read_from=TABLES if rolled else "requests",
+        to_unix_ns=asked.end_ns,
+        exact=asked.part.sampled is None,
+        sampled=None if asked.rolled else asked.part.reading(read).sampled,
+        read_from=TABLES if asked.rolled else "requests",
         overall=_group(whole or {}, ()),
         groups=tuple(_group(row, asked.by) for row in groups),
         groups_left_out=int(whole["slices"]) - 1 - len(groups) if whole and names else 0,
@@ -102,23 +106,44 @@ def summary(
     )
 
 
-def _sql(asked: _Question) -> str:
+def _rows(store: QueryStore, asked: _Question, limits: QueryLimits) -> tuple[list[Row], int]:
+    """A row a group with its ``key``, the largest ``MOST_GROUPS``, and how many requests were read.
+
+    The whole's key is empty.
+    """
+    if asked.rolled:
+        rows = rolled_rows(store, asked.filters, asked.names, asked.end_ns, limits)
+        return rows[: MOST_GROUPS + 1], 0
+    if asked.part.sampled is None:
+        sql = _sql(asked, asked.whole, [*_COUNTED, *_TIMES], MOST_GROUPS + 1)
+        return run(store, sql, asked.params(asked.whole), limits), 0
+    figures = _sql(asked, asked.part.where, ["count() AS read", *_TIMES], limits.max_result_rows)
+    times = {
+        tuple(row["key"]): row
+        for row in run(store, figures, asked.params(asked.part.where), limits)
+    }
+    read = int(times[()]["read"]) if () in times else 0
+    if asked.names and rollups.allowed(asked.filters):
+        whole = rolled_rows(store, asked.filters, (), asked.end_ns, limits)[0]
+        times[()] = {**whole, "read": whole["requests"]}
+    counted = _sql(asked, asked.whole, _COUNTED, MOST_GROUPS + 1)
+    found = [
+        {**times.get(tuple(row["key"]), {"read": 0}), **row}
+        for row in run(store, counted, asked.params(asked.whole), limits)
+    ]
+    return found, read
+
+
+def _sql(asked: _Question, picked: Where, figures: Sequence[str], most: int) -> str:
     """A row a group with its ``key``, and the whole, whose key is empty, merged out of them."""
     raw = [f"{one.sql} AS k{i}" for i, one in enumerate(asked.by)]
-    chosen = ", ".join(["*", f"{_SAMPLED if asked.every > 1 else 'true'} AS Sampled", *raw])
     key = f"[{', '.join(f'k{i}' for i in range(len(raw)))}]" if raw else "emptyArrayString()"
-    figures = [
-        *(f"countIf({fact}) AS {name}" for name, fact in COUNTS.items()),
-        "sum(toUInt64(ifNull(OutputTokens, 0))) AS output_tokens",
-        *(column for one in KEPT for column in _columns(one)),
-        "count() OVER () AS slices",
-    ]
     return " ".join(
         (
-            "SELECT", ", ".join([f"{key} AS key", *figures]), "FROM (SELECT", chosen,
-            "FROM {database:Identifier}.requests WHERE", asked.where.sql, ")",
+            "SELECT", ", ".join([f"{key} AS key", *figures, "count() AS n_all"]), "FROM (SELECT",
+            ", ".join(["*", *raw]), "FROM {database:Identifier}.requests WHERE", picked.sql, ")",
             f"GROUP BY key{' WITH ROLLUP' if raw else ''}",
-            f"ORDER BY empty(key) DESC, requests DESC, key LIMIT {MOST_GROUPS + 1}",
+            f"ORDER BY empty(key) DESC, n_all DESC, key LIMIT {most}",
         )
     )  # fmt: skip
 
@@ -127,10 +152,18 @@ def _columns(quantity: Quantity) -> list[str]:
     name, value, has = quantity.name, quantity.value, quantity.has
     return [
         f"countIf({has}) AS n_{name}",
-        f"quantilesExactInclusiveIf({_LEVELS})(assumeNotNull({value}), Sampled AND {has}) AS q_{name}",
+        f"quantilesExactInclusiveIf({_LEVELS})(assumeNotNull({value}), {has}) AS q_{name}",
         f"maxIf({value}, {has}) AS max_{name}",
         f"sumIf({value}, {has}) AS sum_{name}",
     ]
+
+
+_COUNTED: Final = (
+    *(f"countIf({fact}) AS {name}" for name, fact in COUNTS.items()),
+    "sum(toUInt64(ifNull(OutputTokens, 0))) AS output_tokens",
+    "count() OVER () AS slices",
+)
+_TIMES: Final = tuple(column for one in KEPT for column in _columns(one))
 
 
 def _group(row: Row, by: tuple[Dimension, ...]) -> SummaryGroup:
@@ -139,9 +172,15 @@ def _group(row: Row, by: tuple[Dimension, ...]) -> SummaryGroup:
     return SummaryGroup(
         key={one.name: one.read(raw) for one, raw in keys},
         **{name: int(row.get(name) or 0) for name in (*COUNTS, "output_tokens")},
+        read=_read(row),
         stages=tuple(one for one in figures if one.name in _STAGES),
         measures=tuple(one for one in figures if one.name not in _STAGES),
     )
+
+
+def _read(row: Row) -> int:
+    """Of how many requests the times are."""
+    return int(row.get("read", row.get("requests")) or 0)
 
 
 def _figures(row: Row, one: Quantity) -> SummaryFigures:
@@ -151,7 +190,7 @@ def _figures(row: Row, one: Quantity) -> SummaryFigures:
     return SummaryFigures(
         name=one.name,
         n=n,
-        no_data=int(row.get("requests") or 0) - n,
+        no_data=_read(row) - n,
         **{
             f"{name}_ns": round(value) if value is not None and math.isfinite(value) else None
             for name, value in zip(LEVEL_NAMES, levels, strict=True)

@@ -10,7 +10,7 @@ from dashboards.queries import rollups
 from dashboards.queries.base import QueryLimits, QueryStore, Row, run
 from dashboards.queries.measures import LEVELS
 
-TABLES: Final = "requests_1h, requests_1m"
+TABLES: Final = "requests_1d, requests_1h, requests_1m"
 _STATUS: Final = ("status", "warm", "cached")
 _FIRST_SQL: Final = """\
 SELECT toUnixTimestamp64Nano(min(Timestamp)) AS First FROM {database:Identifier}.requests"""
@@ -39,7 +39,8 @@ def rolled_rows(
     begin = filters.since_unix_ns
     if begin is None:
         begin = int(run(store, _FIRST_SQL, {}, limits)[0]["First"])
-    found = run(store, _sql(filters, by, begin, end_ns), where(filters).params, limits)
+    window = rollups.cut(begin, end_ns, days=rollups.made_days(store, begin, end_ns, limits))
+    found = run(store, _sql(filters, by, window), where(filters).params, limits)
     by_key: dict[tuple[str, ...], Row] = {}
     for row in found:
         name = row["Quantity"]
@@ -55,9 +56,9 @@ def rolled_rows(
     return [{**row, "slices": len(rows)} for row in rows]
 
 
-def _sql(filters: Filters, by: Sequence[str], begin: int, end: int) -> str:
+def _sql(filters: Filters, by: Sequence[str], window: rollups.Window) -> str:
     parts = rollups.parts(
-        filters, (*by, *_STATUS), rollups.cut(begin, end), _NAMES
+        filters, (*by, *_STATUS), window, _NAMES
     )  # k0 ... of `by`, then those of the counts
     place = {name: f"toString(k{len(by) + i})" for i, name in enumerate(_STATUS)}
     keys = ", ".join(_key(name, f"toString(k{i})") for i, name in enumerate(by))

@@ -22,6 +22,7 @@ class FilterQuery(BaseModel):
     warm: str = "include"
     cached: str = "include"
     operation: str = WITH_MODEL_CALL
+    exact: bool = False
 
     def filters(self, now_unix_ns: int) -> Filters:
         fields = {name: getattr(self, name) for name in FilterQuery.model_fields if name != "tag"}

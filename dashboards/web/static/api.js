@@ -2,7 +2,7 @@
 
 import { el } from "./dom.js";
 
-export const FILTERS = ["since", "until", "model", "route", "status", "run", "tag", "warm", "cached", "operation"];
+export const FILTERS = ["since", "until", "model", "route", "status", "run", "tag", "warm", "cached", "operation", "exact"];
 const KEPT = "stagelens.token";
 
 // A token in the URL's fragment, which no browser sends to a server, is taken out of it at once.

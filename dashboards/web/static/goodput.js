@@ -47,7 +47,7 @@ export async function goodput() {
 }
 
 function broken(f) {
-  const rows = f.broken.flatMap((b) => Object.entries(b.stages).map(([stage, n]) => [b.limit.toUpperCase(), stage, count(n), share(b.n ? n / b.n : null)]));
+  const rows = f.broken.flatMap((b) => Object.entries(b.stages).map(([stage, n]) => [b.limit.toUpperCase(), stage, count(n), share(b.read ? n / b.read : null)]));
   if (!rows.length) return el("p", { class: "quiet" }, "No request that ended well broke a limit.");
   return table("Misses by the stage that broke the limit", ["limit", "stage", "requests", "share of its misses"], rows);
 }

@@ -64,9 +64,13 @@ function stageTable(figures) {
 export function basis(summary) {
   if (summary.exact) return "";
   const span = summary.from_unix_ns === null ? "" : `, from ${when(summary.from_unix_ns)} to ${when(summary.to_unix_ns)}`;
-  return el("p", { class: "quiet" }, `${summary.read_from === "requests"
-    ? `Percentiles are those of 100,000 to 200,000 of the ${count(summary.overall.requests)} requests, picked by a hash; n, max and shares are of all`
-    : `Percentiles are those of t-digests over all ${count(summary.overall.requests)} requests (${summary.read_from})`}${span}. Choose fewer requests for exact ones.`);
+  const part = summary.sampled, all = count(summary.overall.requests);
+  const whole = summary.overall.read === summary.overall.requests ? " of single slices" : "";
+  return el("p", { class: "quiet", "data-test": "basis" }, part
+    ? `Times${whole} are those of ${count(part.read)} of ${all} requests: all of ${count(part.slices)} slices of time, one in ` +
+      `${count(part.one_in)}. Requests, errors and cancelled are counted over all${span}. `
+    : `Percentiles are those of t-digests over all ${all} requests (${summary.read_from})${span}. `,
+  el("a", { href: link({ exact: "true" }), "data-go": true }, "Read all of them instead"), ", which may take long.");
 }
 
 function lost(losses) {

@@ -17,15 +17,15 @@ export async function slices() {
     href: link({ by: d }), "data-go": true, "aria-current": d === by ? "true" : null }, d), " "]));
   if (!summary.overall.requests) return [pick, ...nothing()];
   const left = summary.groups_left_out;
-  return [pick, table(`Slices by ${by}`, [by, "n", "TTFT p50", "TTFT p95", "E2E p50", "E2E p95", "errors", "cancelled",
-    "stages' share"], summary.groups.map(row)),
+  return [pick, table(`Slices by ${by}`, [by, "n", ...(summary.sampled ? ["times of"] : []), "TTFT p50", "TTFT p95", "E2E p50",
+    "E2E p95", "errors", "cancelled", "stages' share"], summary.groups.map((group) => row(group, summary.sampled))),
   left ? el("p", { class: "quiet" }, `${count(left)} smaller groups are left out.`) : "", basis(summary)];
 }
 
-function row(group) {
+function row(group, sampled) {
   const m = Object.fromEntries(group.measures.map((x) => [x.name, x]));
   const parts = group.stages.map((s) => ({ stage: s.name, size: s.sum_ns, title: `${s.name}: ${share(s.share)} of E2E` }));
   return [Object.values(group.key).map((value) => value ?? "not known").join(", "), count(group.requests),
-    time(m.ttft.p50_ns), time(m.ttft.p95_ns), time(m.e2e.p50_ns), time(m.e2e.p95_ns), count(group.errors),
+    ...(sampled ? [count(group.read)] : []), time(m.ttft.p50_ns), time(m.ttft.p95_ns), time(m.e2e.p50_ns), time(m.e2e.p95_ns), count(group.errors),
     count(group.cancelled), stack(parts, parts.map((p) => p.title).join(", "))];
 }

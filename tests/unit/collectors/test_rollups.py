@@ -9,7 +9,7 @@ import pytest
 from collectors.receive.rows import TimeWindow, trace_batch
 from collectors.receive.signals import COLUMNS
 from collectors.store.migrate import load_migrations, migrate, rollback, verify
-from collectors.store.rollups import mend
+from collectors.store.rollups import make_days, mend
 from tests.support.otlp import request, span
 from tests.unit.collectors.live_receiver import NOW
 
@@ -111,3 +111,21 @@ def test_minutes_that_still_get_requests_are_left_alone(store):
     store.command(f"DELETE FROM {store.database}.requests WHERE true")
     assert mend(store, NOW // 10**9 + 60) == 0
     assert rolled(store, "requests_1m", "e2e")["n"] == 1
+
+
+def test_days_that_are_over_are_merged_out_of_their_hours(store):
+    """Once; again when their hours were mended; the day that is going on is left alone."""
+    day = NOW // (86_400 * 10**9) * 86_400
+    at = day * 10**9
+    write(store, "a", *(record(n, at + n * 3600 * 10**9) for n in range(1, 6)))
+    write(store, "b", record(9, at + 86_400 * 10**9))
+    assert make_days(store, day + 86_400 + 60) == 0
+    assert make_days(store, day + 86_400 + 3600) == 1
+    assert make_days(store, day + 86_400 + 3600) == 0
+    hours, days = rolled(store, "requests_1h", "decode"), rolled(store, "requests_1d", "decode")
+    assert (days["n"], days["total"], days["most"]) == (5, 75_000_000, 25_000_000)
+    assert (hours["n"], hours["total"]) == (6, 120_000_000)
+    store.command(f"DELETE FROM {store.database}.requests WHERE DecodeNs = 5000000")
+    assert mend(store, day + 86_400 + 3600) == 2
+    assert make_days(store, day + 86_400 + 3600) == 1
+    assert rolled(store, "requests_1d", "decode")["total"] == 70_000_000

@@ -20,7 +20,7 @@ NOW_UNIX_NS = BASE_UNIX_NS + 3600 * 1_000_000_000
 STAGES = ("prompt", "retrieval", "queue", "prefill", "decode", "tool", "deliver", "unattributed")
 
 WRITTEN = (
-    *("requests", "requests_1m", "requests_1h", "otel_traces", "otel_traces_trace_id_ts"),
+    *("requests", "requests_1m", "requests_1h", "requests_1d", "otel_traces", "otel_traces_trace_id_ts"),
     *("otel_metrics_sum", "engine_steps", "otel_metrics_gauge"),
 )
 
@@ -32,6 +32,10 @@ class HandStore:
         self._store = store
         self.database = store.database
         self._made = 0
+
+    @property
+    def raw(self) -> Store:
+        return self._store
 
     def query(self, sql: str, params: Mapping[str, object]) -> list[dict[str, object]]:
         return self._store.query(sql, params)
