@@ -12,11 +12,13 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+BESIDE = ("agreement", "known_truth")
 
 
 def found() -> dict[str, Path]:
-    """The runs by name."""
-    return {one.parent.name: one for one in sorted(HERE.glob("*/run.py"))}
+    """The runs by name: each folder's, and those that stand beside one."""
+    runs = {one.parent.name: one for one in sorted(HERE.glob("*/run.py"))}
+    return runs | {one.stem: one for name in BESIDE for one in HERE.glob(f"*/{name}.py")}
 
 
 def takes(run: Path, option: str) -> bool:

@@ -23,9 +23,11 @@ gives other figures: compare the ratios and differences, not the times.
 
 
 def words_of(name: str) -> str:
-    """The docstring of the benchmark's run.py."""
-    run = HERE / name / "run.py"
-    return ast.get_docstring(ast.parse(run.read_text())) or "" if run.is_file() else ""
+    """The docstring of the benchmark's program."""
+    for run in (HERE / name / "run.py", *HERE.glob(f"*/{name}.py")):
+        if run.is_file():
+            return ast.get_docstring(ast.parse(run.read_text())) or ""
+    return ""
 
 
 def section(name: str, told: dict[str, object]) -> str:
