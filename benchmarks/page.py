@@ -67,7 +67,8 @@ def line(row: dict[str, object]) -> str:
     values = [v for v in row["values"] if v is not None]  # type: ignore[attr-defined]
     told = [min(values), statistics.median(values), max(values)] if values else []
     cells = [f"{v:.4g}" if abs(v) < 10_000 else f"{v:,.0f}" for v in told] or ["no data"] * 3
-    return f"| {row['what']} | {row.get('unit') or ''} | {' | '.join(cells)} | {row.get('goal') or ''} |"
+    what = str(row["what"]).replace("|", "\\|")
+    return f"| {what} | {row.get('unit') or ''} | {' | '.join(cells)} | {row.get('goal') or ''} |"
 
 
 def main() -> int:
