@@ -30,10 +30,12 @@ async def test_a_stream_through_the_command_is_recorded_with_true_times(tmp_path
         async with openai.AsyncOpenAI(
             base_url=facts["proxy"] + "/v1", api_key="sk-CANARY", max_retries=0
         ) as client:
+            began = time.monotonic()
             stream = await client.chat.completions.create(
                 model="m", messages=[{"role": "user", "content": "hi"}], stream=True
             )
             text = "".join([c.choices[0].delta.content or "" async for c in stream if c.choices])
+            took_ns = (time.monotonic() - began) * 1e9
         assert text == "t0 t1 t2 t3 t4 "
         server.send_signal(signal.SIGTERM)
         assert await wait_for(lambda: server.poll() is not None, 30)
@@ -46,8 +48,8 @@ async def test_a_stream_through_the_command_is_recorded_with_true_times(tmp_path
     )  # fmt: skip
     [record] = json.loads(made.stdout)["requests"]
     assert record["status"] == "ok"
-    assert 0.19e9 < record["ttft_ns"] < 0.4e9
-    assert 0.39e9 < record["e2e_ns"] < 0.8e9
+    assert 0.19e9 < record["ttft_ns"] < record["e2e_ns"]
+    assert 0.39e9 < record["e2e_ns"] <= took_ns
     assert record["output_tokens"] == 5
     for file in (tmp_path / "d").rglob("*"):
         if file.is_file():

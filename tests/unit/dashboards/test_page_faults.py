@@ -95,19 +95,25 @@ def test_the_last_hour_of_a_month_reads_a_part_of_a_hundred(store):
     series(noting, filters, now_unix_ns=NOW_UNIX_NS)
     requests(noting, filters, sort="e2e")
     facets(noting, filters)
-    read = [_granules(store, sql, params) for sql, params in noting.asked if ".requests" in sql]
-    assert len(read) >= 7
-    for sql, (some, whole) in zip(
-        [s for s, _ in noting.asked if ".requests" in s], read, strict=True
-    ):
-        assert whole >= 120, sql
-        assert some <= 6, sql
+    asked = [(sql, params) for sql, params in noting.asked if ".requests" in sql]
+    read = [(sql, _granules(store, sql, params)) for sql, params in asked]
+    assert len([one for _, one in read if one is not None]) >= 7
+    for sql, granules in read:
+        if granules is not None:
+            some, whole = granules
+            assert whole >= 120, sql
+            assert some <= 6, sql
 
 
-def _granules(store: HandStore, sql: str, params: Mapping[str, object]) -> tuple[int, int]:
-    """How many granules ClickHouse selects for ``sql``, and how many there are."""
+def _granules(
+    store: HandStore, sql: str, params: Mapping[str, object]
+) -> tuple[int, int] | None:
+    """How many granules ClickHouse selects for ``sql``, and how many there are; None: it reads none."""
     plain = sql.rpartition("\nSETTINGS")[0]
     rows = store.query(f"SELECT explain FROM (EXPLAIN indexes = 1 {plain})", params)
     counts = [re.search(r"Granules: (\d+)/(\d+)", str(row["explain"])) for row in rows]
     found = [(int(m[1]), int(m[2])) for m in counts if m]
+    if not found:  # the bounds that each part keeps are enough
+        assert any("_minmax_count_projection" in str(row["explain"]) for row in rows), rows
+        return None
     return found[-1][0], found[0][1]
