@@ -17,7 +17,7 @@ from dashboards.models.interference import (
     InterferenceFigures,
     Victim,
 )
-from dashboards.queries.base import QueryLimits, QueryStore, run
+from dashboards.queries.base import QueryLimits, QueryStore, count_of, run
 from dashboards.times import to_text
 
 SHOWN: Final = 20
@@ -25,7 +25,6 @@ SHOWN_CAUSES: Final = 5
 _CHOSEN_SQL: Final = """\
 SELECT TraceId, SpanId FROM {{database:Identifier}}.requests
 WHERE {picked} ORDER BY Timestamp DESC, TraceId, SpanId LIMIT {most}"""
-_COUNT_SQL: Final = "SELECT count() AS n FROM {{database:Identifier}}.requests WHERE {picked}"
 
 
 def interference(
@@ -42,7 +41,7 @@ def interference(
     """
     bound = limits or QueryLimits()
     every = where(filters)
-    total = int(run(store, _COUNT_SQL.format(picked=every.sql), every.params, bound)[0]["n"])
+    total = count_of(store, every, bound)
     looked_at = latest(store, every, bound) if total > MOST_REQUESTS else every
     around = read_around(store, looked_at, bound)
 

@@ -12,7 +12,7 @@ from dashboards.analyses.path import SpanPlace, request_path
 from dashboards.filters import Filters, Where
 from dashboards.models.path import CriticalPath, PathFigures, PathStep, RequestPath, TracePath
 from dashboards.models.trace import Trace
-from dashboards.queries.base import QueryLimits, QueryStore, Row, run
+from dashboards.queries.base import QueryLimits, QueryStore, Row, count_of, run
 from dashboards.queries.sample import Part, part_of, within
 from tracer import semconv
 from tracer.stages import Stage
@@ -33,7 +33,6 @@ _CHOSEN_SQL: Final = """\
 SELECT TraceId, SpanId, toUnixTimestamp64Nano(Timestamp) AS StartNs, E2ENs
 FROM {{database:Identifier}}.requests WHERE {picked}
 ORDER BY cityHash64(TraceId, SpanId) LIMIT {most}"""
-_COUNT_SQL: Final = "SELECT count() AS n FROM {{database:Identifier}}.requests WHERE {picked}"
 _SPANS_SQL: Final = """\
 SELECT TraceId, SpanId, ParentSpanId, SpanName, SpanAttributes[{stage_key:String}] AS Stage,
   toUnixTimestamp64Nano(Timestamp) AS StartNs, Duration
@@ -105,7 +104,7 @@ def _figures(
 ) -> PathFigures:
     sql = _CHOSEN_SQL.format(picked=picked.sql, most=MOST_REQUESTS)
     chosen = run(store, sql, picked.params, limits)
-    total = run(store, _COUNT_SQL.format(picked=picked.sql), picked.params, limits)[0]["n"]
+    total = count_of(store, picked, limits)
     spans = read_spans(store, chosen, part, limits) if chosen else {}
     paths: list[RequestPath] = []
     for row in chosen:
@@ -116,7 +115,7 @@ def _figures(
     steps = _added(paths)
     return PathFigures(
         key=key,
-        chosen=int(total),
+        chosen=total,
         requests=len(paths),
         without_spans=len(chosen) - len(paths),
         e2e_ns=sum(one.e2e_ns for one in paths),

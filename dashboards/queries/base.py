@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from collectors.store.errors import StoreError, StoreGone
 from dashboards.errors import UnavailableError
+from dashboards.filters import Where
 
 Row = dict[str, Any]
 _log = logging.getLogger(__name__)
@@ -92,3 +93,13 @@ def _explain(text: str, database: str, limits: QueryLimits) -> str:
         f"the store refused the question with ClickHouse code {code} (the log of the process "
         "that asked it has its words): please report this question as a fault"
     )
+
+
+def count_of(store: QueryStore, picked: Where, limits: QueryLimits) -> int:
+    """How many requests ``picked`` chooses.
+
+    Raises:
+        UnavailableError: as ``run``.
+    """
+    sql = f"SELECT count() AS n FROM {{database:Identifier}}.requests WHERE {picked.sql}"  # noqa: S608  values are bound
+    return int(run(store, sql, picked.params, limits)[0]["n"])

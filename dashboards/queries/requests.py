@@ -7,7 +7,7 @@ from typing import Final
 from dashboards.errors import BadValueError
 from dashboards.filters import Filters, where
 from dashboards.models.trace import Requests, RequestSummary
-from dashboards.queries.base import QueryLimits, QueryStore, Row, run
+from dashboards.queries.base import QueryLimits, QueryStore, Row, count_of, run
 from dashboards.queries.measures import STAGE_COLUMNS
 
 MOST_REQUESTS: Final = 1000
@@ -66,7 +66,7 @@ def requests(
     rows = run(store, sql, params, bound)
     total = len(rows)
     if last:
-        total = int(run(store, f"SELECT count() AS n {chosen}", picked.params, bound)[0]["n"])
+        total = count_of(store, picked, bound)
     return Requests(
         sort=sort,
         limit=limit,

@@ -16,7 +16,7 @@ from typing import Final
 
 from dashboards.filters import Filters, Where, where
 from dashboards.models.sample import Sampled
-from dashboards.queries.base import QueryLimits, QueryStore, run
+from dashboards.queries.base import QueryLimits, QueryStore, count_of, run
 
 SLICES: Final = 50
 """About so many slices are read: enough of them, and long enough to fill the store's granules."""
@@ -28,7 +28,6 @@ GOLDEN: Final = (math.sqrt(5) - 1) / 2
 _ENDS_SQL: Final = """\
 SELECT count() AS n, toInt64(toUnixTimestamp64Nano(min(Timestamp))) AS first,
   toInt64(toUnixTimestamp64Nano(max(Timestamp))) AS last FROM {database:Identifier}.requests"""
-_COUNT_SQL: Final = "SELECT count() AS n FROM {database:Identifier}.requests WHERE"
 _STEPS_SQL: Final = """\
 SELECT toUInt16(intDiv(toUnixTimestamp64Nano(Timestamp) - {begin:Int64}, {width:Int64})) AS step,
   count() AS n FROM {database:Identifier}.requests WHERE"""
@@ -92,7 +91,7 @@ def part_of(
     found = Part(part, Sampled(one_in=one_in, slices=len(kept), read=0, of=total), kept)
     if not count:
         return found
-    return found.reading(int(run(store, f"{_COUNT_SQL} {part.sql}", part.params, limits)[0]["n"]))
+    return found.reading(count_of(store, part, limits))
 
 
 def counted(
