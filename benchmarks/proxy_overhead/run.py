@@ -137,14 +137,17 @@ def running(name: str, upstream: int, folder: Path, options: argparse.Namespace)
         wait(port, "/v1/models", process, log)
         yield Proxy(port, process)
     finally:
-        for one in (process, *helpers):
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(one.pid, signal.SIGTERM)
-        for one in (process, *helpers):
-            try:
-                one.wait(20)
-            except subprocess.TimeoutExpired:
-                os.killpg(one.pid, signal.SIGKILL)
+        for one in (process, *helpers):  # the collector last: it takes the proxy's last records
+            stop(one)
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+    try:
+        process.wait(20)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def measure(proxy: Proxy, streams: int, requests: int) -> Figures:
