@@ -16,7 +16,7 @@ from proxy.request.record import Arrival, RequestRecord
 from proxy.request.spans import drafts, span_count
 from proxy.settings import ProxySettings
 from tracer.clock import Anchor, Clock
-from tracer.export import SpanGroup
+from tracer.export_settings import SpanGroup
 from tracer.ids import IdSource
 
 log = logging.getLogger("stagelens.proxy")

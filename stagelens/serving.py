@@ -31,7 +31,8 @@ from stagelens.sender import TOKEN_VARIABLE, sender_headers
 from stagelens.settings import Config
 from tracer import semconv
 from tracer.clock import SystemClock
-from tracer.export import ExportSettings, OtlpExporter
+from tracer.export import OtlpExporter
+from tracer.export_settings import ExportSettings
 from tracer.ids import RandomIds
 
 log = logging.getLogger("stagelens")

@@ -11,19 +11,19 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TypeVar
 
+from opentelemetry import context as otel_context
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from opentelemetry.sdk.resources import Resource
 
 from tracer import limits, otlp
 from tracer.clock import Clock
 from tracer.counts import LossLog, Tallies, sums_of
-from tracer.otlp import LogRecordDraft, Reply, Verdict
+from tracer.export_settings import ExportSettings, SpanGroup
+from tracer.otlp import LogRecordDraft
+from tracer.post import Poster, Reply, Verdict
 from tracer.queues import BoundedQueue
-from tracer.spans import SpanDraft
 
 log = logging.getLogger("stagelens.export")
 T = TypeVar("T")
@@ -31,35 +31,10 @@ SCOPE = "stagelens"
 
 
 GIVE_WAY_S = 1e-4
-
-
-@dataclass(frozen=True, slots=True)
-class ExportSettings:
-    """Where telemetry goes and how much of it may wait.
-
-    ``endpoint`` is the OTLP/HTTP base URL; ``queue_items`` bounds each queue (a
-    request's spans are one item); a batch not taken within ``give_up_s`` is dropped
-    and counted; ``warn_every_s`` limits the log; ``headers`` go with each request.
-    """
-
-    endpoint: str
-    queue_items: int = 8192
-    batch_items: int = 256
-    interval_s: float = 0.5
-    give_up_s: float = 30.0
-    post_timeout_s: float = 5.0
-    metrics_every_s: float = 5.0
-    warn_every_s: float = 30.0
-    headers: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class SpanGroup:
-    """``count`` spans of one trace that are made only in the sending thread."""
-
-    trace_id: int
-    count: int
-    make: Callable[[], Sequence[SpanDraft]]
+_UNWATCHED = otel_context.Context(
+    {otel_context._SUPPRESS_INSTRUMENTATION_KEY: True, "suppress_instrumentation": True}  # noqa: SLF001
+)
+"""Instrumentations of HTTP clients make no spans here, which would be sent, and so on for ever."""
 
 
 class OtlpExporter:
@@ -71,6 +46,7 @@ class OtlpExporter:
 
     def __init__(self, settings: ExportSettings, resource: Resource, clock: Clock) -> None:
         self._settings = settings
+        self._poster = Poster(settings.headers, settings.tls, compressed=settings.compressed)
         self._resource = resource
         self._clock = clock
         self._spans: BoundedQueue[SpanGroup] = BoundedQueue(settings.queue_items, lambda group: group.count)
@@ -92,7 +68,10 @@ class OtlpExporter:
         self._wanted = True
         if self._thread is None and not self._closing:
             self._thread = threading.Thread(target=self._run, name="stagelens-export", daemon=True)
-            self._thread.start()
+            try:
+                self._thread.start()
+            except RuntimeError:  # the program ends, or may have no more threads: close() sends
+                self._thread = None
 
     def restart_after_fork(self, resource: Resource) -> None:
         """In a forked child: none of the parent's items or counts; a thread with the first item."""
@@ -144,11 +123,13 @@ class OtlpExporter:
 
     def close(self, deadline_s: float) -> bool:
         """Flush, stop the thread, count what is left as dropped; ``True`` if nothing was lost, ever."""
-        if self._thread is None or self._closing:
-            self._closing = True
-            return not self._spans and not self._steps
+        if self._closing:
+            return not self._lost()
         self._deadline_mono_ns = self._clock.mono_ns() + int(deadline_s * 1e9)
         self._closing = True
+        if self._thread is None:
+            self._send_here()
+            return not self._lost()
         self._wake.set()
         self._thread.join(deadline_s + 0.5)
         self._spans.give_up("shutdown")
@@ -156,14 +137,26 @@ class OtlpExporter:
         if self._thread.is_alive():  # stuck in a send: what it holds is not waited for
             self._spans.tallies.settle("shutdown")
             self._steps.tallies.settle("shutdown")
-        lost = {name: told["dropped"] for name, told in self.losses().items() if told["dropped"]}
+        lost = self._lost()
         if lost:
             log.error("telemetry that did not reach %s: %s", self._settings.endpoint, lost)
         return not lost
 
+    def _lost(self) -> dict[str, object]:
+        return {name: told["dropped"] for name, told in self.losses().items() if told["dropped"]}
+
+    def _send_here(self) -> None:
+        """At the end of a process whose thread could not be started, as a late fork's."""
+        token = otel_context.attach(_UNWATCHED)
+        self._drain()
+        otel_context.detach(token)
+        self._spans.give_up("shutdown")
+        self._steps.give_up("shutdown")
+
     # -- the sending thread ----------------------------------------------------
 
     def _run(self) -> None:
+        otel_context.attach(_UNWATCHED)
         while not self._closing:
             self._wake.wait(self._settings.interval_s)
             self._wake.clear()
@@ -248,8 +241,7 @@ class OtlpExporter:
             self._pause(wait_s)
 
     def _post(self, path: str, body: bytes) -> Reply:
-        at = self._settings
-        return otlp.post(at.endpoint + path, body, self._timeout_s(), at.headers)
+        return self._poster.post(self._settings.url(path), body, self._timeout_s())
 
     def _pause(self, seconds: float) -> None:
         """Wait, but wake when the exporter begins to be closed."""
@@ -287,6 +279,8 @@ class OtlpExporter:
         if not force and now < self._metrics_due_mono_ns:
             return
         self._metrics_due_mono_ns = now + int(self._settings.metrics_every_s * 1e9)
+        if not self._settings.url("/v1/metrics"):
+            return
         spans, steps = self._spans.tallies.snapshot(), self._steps.tallies.snapshot()
         if (spans, steps) == self._reported or not spans.received + steps.received:
             return

@@ -1,25 +1,16 @@
-"""OTLP/HTTP: bodies for spans, log records and sums, and one POST with its verdict."""
+"""OTLP bodies for spans, log records and sums."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
-from http import HTTPStatus
 from typing import TYPE_CHECKING
 
-from google.protobuf.message import DecodeError
-from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import (
-    ExportLogsServiceRequest,
-    ExportLogsServiceResponse,
-)
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
 )
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
-    ExportTraceServiceRequest,
-    ExportTraceServiceResponse,
-)
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import (
     AnyValue,
     ArrayValue,
@@ -50,28 +41,6 @@ _KINDS = {
 }
 _ERROR = PbStatus(code=PbStatus.STATUS_CODE_ERROR)
 _INT = 2**63
-RETRYABLE_STATUS = frozenset({429, 502, 503, 504})
-"""The only statuses a sender may retry (OTLP specification, "Failures")."""
-
-
-class Verdict(Enum):
-    """What became of one POST."""
-
-    TAKEN = "taken"
-    RETRY = "retry"
-    REFUSED = "refused"
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """``rejected`` items of a taken body were refused; ``retry_after_s`` is the peer's wish."""
-
-    verdict: Verdict
-    rejected: int = 0
-    retry_after_s: float | None = None
-    detail: str = ""
-    too_large: bool = False
-
 
 @dataclass(frozen=True, slots=True)
 class LogRecordDraft:
@@ -80,46 +49,6 @@ class LogRecordDraft:
     event_name: str
     unix_ns: int
     attributes: Mapping[str, str | bool | int | float]
-
-
-def post(url: str, body: bytes, timeout_s: float, headers: Mapping[str, str]) -> Reply:
-    """Send one protobuf body; never raises for what a network or a peer can do."""
-    import urllib.error  # with TLS and the HTTP client it is most of what importing this costs
-    import urllib.request
-    from http.client import HTTPException
-
-    request = urllib.request.Request(  # noqa: S310  the endpoint is the operator's own setting
-        url, data=body, headers={"Content-Type": "application/x-protobuf", **headers}
-    )
-    try:
-        with urllib.request.urlopen(request, timeout=timeout_s) as answer:  # noqa: S310
-            return _taken(url, answer.read(4 << 20))
-    except urllib.error.HTTPError as refusal:
-        with refusal:
-            if refusal.code in RETRYABLE_STATUS:
-                wait = _seconds(refusal.headers.get("Retry-After"))
-                return Reply(Verdict.RETRY, retry_after_s=wait, detail=f"HTTP {refusal.code}")
-            too_large = refusal.code == HTTPStatus.REQUEST_ENTITY_TOO_LARGE
-            return Reply(Verdict.REFUSED, detail=f"HTTP {refusal.code}", too_large=too_large)
-    except (OSError, ValueError, HTTPException) as problem:
-        return Reply(Verdict.RETRY, detail=type(problem).__name__)
-
-
-def _taken(url: str, answer: bytes) -> Reply:
-    kind = ExportLogsServiceResponse if url.endswith("/v1/logs") else ExportTraceServiceResponse
-    try:
-        partial = kind.FromString(answer).partial_success
-    except DecodeError:
-        return Reply(Verdict.TAKEN)
-    rejected = getattr(partial, "rejected_spans", 0) or getattr(partial, "rejected_log_records", 0)
-    return Reply(Verdict.TAKEN, rejected=int(rejected), detail=partial.error_message)
-
-
-def _seconds(header: str | None) -> float | None:
-    try:
-        return max(0.0, float(header)) if header is not None else None
-    except ValueError:
-        return None
 
 
 def spans_of(trace_id: int, drafts: Sequence[SpanDraft]) -> list[Span]:

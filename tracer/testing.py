@@ -18,7 +18,8 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 
 from tracer.clock import Anchor, Clock
-from tracer.sdk.runtime import Redact, Runtime, SpanIds, install
+from tracer.sdk.providers import SpanIds
+from tracer.sdk.runtime import Redact, Runtime, install
 
 Tree = dict[str, Any]
 

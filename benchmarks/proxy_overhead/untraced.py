@@ -8,7 +8,7 @@ from proxy.reverse import run_reverse
 from proxy.server import bind, run_loop
 from proxy.settings import AccessSettings, ProxySettings, UpstreamSettings, UpstreamTarget
 from tracer.clock import SystemClock
-from tracer.export import SpanGroup
+from tracer.export_settings import SpanGroup
 from tracer.ids import RandomIds
 
 

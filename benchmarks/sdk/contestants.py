@@ -56,9 +56,11 @@ def set_up(name: str) -> SetUp:
 def _ours() -> SetUp:
     import tracer
     from tracer.clock import Anchor, SystemClock
-    from tracer.export import SCOPE, ExportSettings, OtlpExporter, SpanGroup
+    from tracer.export import SCOPE, OtlpExporter
+    from tracer.export_settings import ExportSettings, SpanGroup
     from tracer.sdk import runtime
     from tracer.sdk.processor import ExportProcessor
+    from tracer.sdk.providers import SpanIds
 
     class NoExporter(OtlpExporter):
         """Takes what the processor hands over and does nothing with it."""
@@ -69,16 +71,19 @@ def _ours() -> SetUp:
         def put_spans(self, group: SpanGroup) -> None:
             """Nothing."""
 
-    provider = TracerProvider(id_generator=runtime.SpanIds())
+    provider = TracerProvider(id_generator=SpanIds())
     clock = SystemClock()
     configured = runtime.Runtime(
         provider.get_tracer(SCOPE), clock, Anchor.take(clock), False, None, 8192, None, 0.0
     )
     configured.late = ExportProcessor(NoExporter(), configured, provider)
     provider.add_span_processor(configured.late)
+    theirs = nowhere()
     joined = runtime.Runtime(
-        nowhere().get_tracer(SCOPE), clock, Anchor.take(clock), False, None, 8192, None, 0.0
+        theirs.get_tracer(SCOPE), clock, Anchor.take(clock), False, None, 8192, None, 0.0
     )
+    joined.late = ExportProcessor(NoExporter(), joined, theirs)
+    theirs.add_span_processor(joined.late)
     llm, tool, trace = tracer.llm("m")(work), tracer.tool(work), tracer.trace(work)
 
     return raw_span(nowhere()), {

@@ -16,7 +16,7 @@ from proxy.recorder import EngineLoad, Recorder
 from proxy.server import bind, serve, url_of
 from proxy.settings import ProxySettings
 from tracer.clock import SystemClock
-from tracer.export import SpanGroup
+from tracer.export_settings import SpanGroup
 from tracer.ids import RandomIds
 from tracer.spans import to_readable
 

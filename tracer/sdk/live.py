@@ -12,8 +12,9 @@ from opentelemetry import trace as otel
 from opentelemetry.trace import Span, SpanKind
 
 from tracer import semconv
-from tracer.sdk.root import Carries, Task, task_of, with_task
-from tracer.sdk.runtime import Runtime, forks
+from tracer.sdk.attributes import When, write
+from tracer.sdk.root import Carries, Task, below, task_of
+from tracer.sdk.runtime import FORKS, Late, Runtime
 from tracer.stages import Stage
 
 CANCELLED = frozenset({"CancelledError", "GeneratorExit", "KeyboardInterrupt"})
@@ -56,8 +57,9 @@ class Live:
     """
 
     __slots__ = (
-        "_born", "_done", "_late", "context", "outer", "owner", "runtime", "span", "spec",
-        "stage_from_mono_ns", "stage_until_mono_ns", "start_mono_ns", "stopped_early", "task", "told",
+        "_born", "_done", "_late", "_offset_ns", "context", "outer", "owner", "runtime", "span",
+        "spec", "stage_from_mono_ns", "stage_until_mono_ns", "start_mono_ns", "stopped_early", "task",
+        "told",
     )  # fmt: skip
 
     def __init__(
@@ -67,27 +69,28 @@ class Live:
         self.runtime, self.spec = runtime, spec
         self.start_mono_ns = start = runtime.clock.mono_ns()
         self._done = self.stopped_early = False
-        self._born = forks()
-        self.told: dict[str, Any] = {}
+        self._born = FORKS[0]
         self.stage_from_mono_ns: int | None = None
         self.stage_until_mono_ns: int | None = None
         self.outer = otel_context.get_current() if within is None else within
         outer_task = task_of(self.outer)
         self.task = Task(start) if outer_task is None and spec.root else None
-        self.owner = self.task or outer_task
+        self.owner = outer_task
+        if self.task is not None:
+            self.owner = self.task
+            runtime.place(start)
         late = runtime.late
-        self._late = late if late is not None and late.is_alone() else None
-        attributes: Mapping[str, Any] | None = spec.attributes
-        if self._late is not None:
-            self.told, attributes = {**spec.attributes, **(more or {})}, None
-        elif more:
-            attributes = {**spec.attributes, **more}
+        when = late.when() if late is not None else When.AT_START
+        self._late: Late | None = late if when is When.NEVER else None
+        told: dict[str, Any] = {**spec.attributes, **more} if more else dict(spec.attributes)
+        at_start = when is When.AT_START
+        self.told: dict[str, Any] = {} if at_start else told
+        self._offset_ns = runtime.offset_ns
         self.span: Span = runtime.tracer.start_span(
-            name, self.outer, spec.kind, attributes, None, runtime.anchor.to_unix_ns(start),
+            name, self.outer, spec.kind, told if at_start else None, None, start + self._offset_ns,
             False, False,
         )  # fmt: skip
-        context = otel.set_span_in_context(self.span, self.outer)
-        self.context = with_task(self.task, context) if self.task is not None else context
+        self.context = below(self.outer, self.span, self.task)
 
     def enter(self) -> object:
         """Make it current; give the token to :meth:`leave` in the same step."""
@@ -115,12 +118,15 @@ class Live:
         if self._done:
             return
         self._done = True
-        if self._born != forks():  # begun by the process that this one was forked from
+        if self._born != FORKS[0]:  # begun by the process that this one was forked from
             return
         try:
-            status, kind = outcome_of(problem)
+            now = self.runtime.clock.mono_ns()
+            if problem is None:
+                self.finish("ok", "", now)
+                return
             self.stopped_early = self.stopped_early or isinstance(problem, GeneratorExit)
-            self.finish(status, kind, self.runtime.clock.mono_ns())
+            self.finish(*outcome_of(problem), now)
         except Exception:  # noqa: BLE001  telemetry never breaks the application
             self.runtime.fault()
 
@@ -143,7 +149,7 @@ class Live:
             self.owner.add(spec.stage, begun, self.stage_until_mono_ns or now)
         if span.is_recording():
             self._write(told, self._record_maker(kind, status, now))
-        span.end(self.runtime.anchor.to_unix_ns(now))
+        span.end(now + self._offset_ns)
 
     def _record_maker(
         self, kind: str, status: str, now: int
@@ -159,13 +165,13 @@ class Live:
     def _write(self, told: dict[str, Any], record: Callable[[], dict[str, Any]] | None) -> None:
         """On the span; or beside it, where only the sending thread looks."""
         late = self._late
-        if late is not None and late.is_alone():
+        if late is not None and late.when() is When.NEVER:
             late.keep(self.span.get_span_context().span_id, told, record)
             return
         if record is not None:
             told.update(record())
         if told:
-            self.span.set_attributes(told)
+            write(self.span, told)
 
 
 def outcome_of(problem: BaseException | None) -> tuple[str, str]:

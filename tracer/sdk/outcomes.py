@@ -67,7 +67,9 @@ def _trace_id(told: str | int | None) -> int:
 def _emit(
     runtime: Runtime, trace_id: int, success: bool, score: float | None, reason: str | None
 ) -> None:
-    now = runtime.anchor.to_unix_ns(runtime.clock.mono_ns())
+    at = runtime.clock.mono_ns()
+    runtime.place(at)
+    now = at + runtime.offset_ns
     told: dict[str, str | bool | float] = {semconv.OUTCOME_SUCCESS: success}
     if score is not None:
         told[semconv.OUTCOME_SCORE] = float(score)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -12,7 +13,9 @@ from opentelemetry import trace as otel
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider, sampling
 
 from tracer import semconv
-from tracer.export import SCOPE, OtlpExporter, SpanGroup
+from tracer.export import SCOPE, OtlpExporter
+from tracer.export_settings import SpanGroup
+from tracer.sdk.attributes import When
 from tracer.sdk.root import Task, current_task, task_of
 from tracer.sdk.runtime import Runtime
 from tracer.sdk.secrets import without_content, without_secrets
@@ -21,7 +24,12 @@ from tracer.stages import Stage
 
 Record = Callable[[], dict[str, Any]]
 Kept = tuple[dict[str, Any], Record | None]
-_BY_ID = (sampling.ParentBased, sampling.StaticSampler, sampling.TraceIdRatioBased)
+_BY_ID = (sampling.StaticSampler, sampling.TraceIdRatioBased)
+_OF_PARENTS = (
+    "_root", "_remote_parent_sampled", "_remote_parent_not_sampled",
+    "_local_parent_sampled", "_local_parent_not_sampled",
+)  # fmt: skip
+USUAL_ATTRIBUTES = 128
 MOST_REMEMBERED = 10_000
 _STAGES = {
     "execute_tool": Stage.TOOL, "retrieval": Stage.RETRIEVAL,
@@ -43,20 +51,25 @@ class ExportProcessor(SpanProcessor):
         self._exporter = exporter
         self._provider = provider
         self._kept: dict[int, Kept] = {}
-        self._judged: tuple[object, bool] = (None, False)
+        self._judged: tuple[object, When] = (None, When.AT_START)
         self._runtime = runtime
         self._tasks: dict[int, Task] = {}
         self._over = False
 
-    def is_alone(self) -> bool:
-        """No other processor, and a sampler that decides by ids: attributes can be joined later."""
-        active = getattr(self._provider, "_active_span_processor", None)
-        found = getattr(active, "_span_processors", None)
+    def when(self) -> When:
+        """Judged anew when a processor was added; the others may be any number."""
+        found = getattr(getattr(self._provider, "_active_span_processor", None), "_span_processors", None)
         if self._judged[0] is not found:
-            others = [p for p in found or (None,) if p is not self and not _is_over(p)]
-            plain = isinstance(getattr(self._provider, "sampler", None), _BY_ID)
-            self._judged = (found, plain and not others)
+            self._judged = (found, self._judge(found))
         return self._judged[1]
+
+    def _judge(self, found: Iterable[object] | None) -> When:
+        if found is None or not _samples_by_id(getattr(self._provider, "sampler", None)):
+            return When.AT_START
+        others = [p for p in found if p is not self and not _is_over(p)]
+        if others:
+            return When.AT_END if all(map(_skips_starts, others)) else When.AT_START
+        return When.AT_END if _has_limits(self._provider) else When.NEVER
 
     def keep(self, span_id: int, told: dict[str, Any], record: Record | None) -> None:
         if len(self._kept) >= MOST_REMEMBERED:  # of spans that somebody else had ended
@@ -90,8 +103,8 @@ class ExportProcessor(SpanProcessor):
         stage = _STAGES.get(str(kind))
         if task is None or stage is None or span.start_time is None or span.end_time is None:
             return
-        to_mono = self._runtime.anchor.mono_ns - self._runtime.anchor.unix_ns
-        task.add(stage, span.start_time + to_mono, span.end_time + to_mono)
+        offset = self._runtime.offset_ns
+        task.add(stage, span.start_time - offset, span.end_time - offset)
 
     def shutdown(self) -> None:
         self._over = True
@@ -104,6 +117,32 @@ class ExportProcessor(SpanProcessor):
 def _is_ours(span: ReadableSpan) -> bool:
     scope = span.instrumentation_scope
     return scope is not None and scope.name == SCOPE
+
+
+def _samples_by_id(sampler: object) -> bool:
+    """Whether its decision is the same whatever a span's attributes are."""
+    if type(sampler) is sampling.ParentBased:
+        return all(_samples_by_id(getattr(sampler, name, None)) for name in _OF_PARENTS)
+    return type(sampler) in _BY_ID
+
+
+def _skips_starts(processor: object) -> bool:
+    """Whether it does nothing when a span starts: OpenTelemetry's own ones, and like them."""
+    own = getattr(type(processor), "on_start", None)
+    known = [SpanProcessor]
+    export = sys.modules.get("opentelemetry.sdk.trace.export")  # is there if it is used
+    if export is not None:
+        known += [export.BatchSpanProcessor, export.SimpleSpanProcessor]
+    return own in [one.on_start for one in known]
+
+
+def _has_limits(provider: object) -> bool:
+    """Whether ``OTEL_SPAN_ATTRIBUTE_…_LIMIT`` or the program says how much a span may hold."""
+    limits = getattr(provider, "_span_limits", None)
+    most, longest = (
+        getattr(limits, name, None) for name in ("max_span_attributes", "max_span_attribute_length")
+    )
+    return longest is not None or (most is not None and most < USUAL_ATTRIBUTES)
 
 
 def _is_over(processor: object) -> bool:

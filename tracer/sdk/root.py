@@ -6,11 +6,14 @@ from enum import IntEnum
 from typing import Any
 
 from opentelemetry import context as otel_context
+from opentelemetry import trace as otel
 
 from tracer import semconv
 from tracer.stages import Stage, StageInterval, partition
 
 _KEY = otel_context.create_key("stagelens-task")
+_SPAN = next(iter(otel.set_span_in_context(otel.INVALID_SPAN, otel_context.Context())))
+"""The key under which OpenTelemetry keeps the current span."""
 SOURCE = "app"
 OPERATION = "invoke_workflow"
 Interval = tuple[Stage, int, int]
@@ -139,3 +142,10 @@ def current_task() -> Task | None:
 
 def with_task(task: Task, context: otel_context.Context) -> otel_context.Context:
     return otel_context.set_value(_KEY, task, context)
+
+
+def below(outer: otel_context.Context, span: otel.Span, task: Task | None) -> otel_context.Context:
+    """``outer`` with ``span`` as the current one, and with ``task`` where one begins with it."""
+    if task is None:
+        return otel_context.Context({**outer, _SPAN: span})
+    return otel_context.Context({**outer, _SPAN: span, _KEY: task})

@@ -9,26 +9,26 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import threading
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from opentelemetry import trace as otel
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
-from opentelemetry.sdk.trace.id_generator import IdGenerator, RandomIdGenerator
-from opentelemetry.util.re import parse_env_headers
 
 from tracer import semconv
 from tracer.clock import Anchor, Clock, SystemClock
-from tracer.export import SCOPE, ExportSettings, OtlpExporter
-from tracer.ids import RandomIds
+from tracer.export import OtlpExporter
+from tracer.export_settings import ExportSettings
+from tracer.sdk.attributes import When
 
 log = logging.getLogger("stagelens.sdk")
-DEFAULT_ENDPOINT = "http://127.0.0.1:4318"
 CAPTURE_SWITCH = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 """The GenAI conventions' own switch: ``SPAN_ONLY`` or ``SPAN_AND_EVENT`` capture content."""
+STEP_NS = 1_000_000_000
 Redact = Callable[[str, str], str]
 """Given an attribute's name and text, the text to record instead."""
 
@@ -36,8 +36,8 @@ Redact = Callable[[str, str], str]
 class Late(Protocol):
     """Takes a span's attributes beside the span, to be joined when it is sent."""
 
-    def is_alone(self) -> bool:
-        """Whether nobody else looks at the spans or samples them by their attributes."""
+    def when(self) -> When:
+        """When others look at a span's attributes."""
         ...
 
     def keep(
@@ -67,6 +67,19 @@ class Runtime:
     instance_is_ours: bool = False
     resource: Resource = field(default_factory=Resource.get_empty)
     late: Late | None = None
+    offset_ns: int = 0
+
+    def __post_init__(self) -> None:
+        self.offset_ns = self.anchor.unix_ns - self.anchor.mono_ns
+
+    def place(self, mono_ns: int) -> None:
+        """Tie the clocks anew where the wall clock has left the anchor: a host that slept, a step.
+
+        ``mono_ns`` is now. Only for spans that begin from here on; a span's own length stays.
+        """
+        drift = self.clock.unix_ns() - mono_ns - self.offset_ns
+        if not -STEP_NS < drift < STEP_NS:
+            self.offset_ns += drift
 
     def fault(self) -> None:
         """A fault of ours: counted, told at a limited rate, and never the application's.
@@ -93,17 +106,14 @@ def _place() -> str:
 
 _active: Runtime | None = None
 _last_exporter: OtlpExporter | None = None
-_forks = 0
+_setting_up = threading.RLock()
+FORKS = [0]
+"""How many forks lie between this process and the one that imported the SDK."""
 
 
 def active() -> Runtime | None:
     """What :func:`configure` set up; None where nothing is recorded."""
     return _active
-
-
-def forks() -> int:
-    """How many forks lie between this process and the one that imported the SDK."""
-    return _forks
 
 
 def configure(
@@ -115,7 +125,7 @@ def configure(
     capture_content: bool | None = None,
     redact: Redact | None = None,
     content_limit: int = 8192,
-    queue_items: int = 8192,
+    queue_items: int | None = None,
     flush_s: float = 5.0,
     flush_on_sigterm: bool = False,
     clock: Clock | None = None,
@@ -123,103 +133,79 @@ def configure(
     """Record decorated calls and send them to an OTLP/HTTP ``endpoint``.
 
     Joins an OpenTelemetry SDK that is already set up: its provider makes the spans, and
-    it only gets one more processor. ``OTEL_SDK_DISABLED``, ``OTEL_SERVICE_NAME``,
-    ``OTEL_RESOURCE_ATTRIBUTES``, ``OTEL_EXPORTER_OTLP_ENDPOINT``, ``OTEL_EXPORTER_OTLP_HEADERS``
-    and the sampler's variables are honoured where the argument was left out. ``headers`` go
+    it only gets one more processor. The standard ``OTEL_…`` variables are honoured where the
+    argument was left out (docs/sdk.md has the list). ``headers`` go
     with each body, such as a collector's token. ``instrument``: packages whose
     installed OpenTelemetry or OpenInference instrumentations are turned on.
     ``capture_content``: record prompts, arguments and results (off unless the standard
-    switch says otherwise); ``content_limit`` is in characters. ``flush_s``: how long the
+    switch says otherwise); ``content_limit`` is in characters. ``queue_items``: how many spans
+    may wait (8192). ``flush_s``: how long the
     program's exit may wait. ``flush_on_sigterm``: send what waits when SIGTERM would end
     the program at once. Called again it replaces what it set up before.
 
     Raises:
-        ValueError: ``endpoint`` is no http(s) URL, or an instrumentation is not installed.
+        ValueError: ``endpoint`` is no http(s) URL, an instrumentation is not installed, or an
+            argument cannot be meant. Nothing is recorded then.
     """
     global _active
-    from tracer.sdk import instruments, leaving
+    from tracer.sdk import environment, instruments, leaving, providers
+
+    _refuse_negative(content_limit=content_limit, queue_items=queue_items or 0, flush_s=flush_s)
+    with _setting_up:
+        shutdown()
+        if environment.is_disabled():
+            return
+        settings = environment.export_settings(endpoint, headers, queue_items)
+        wanted = instruments.find(instrument)
+        given = {
+            "service_name": service_name, "endpoint": endpoint, "instrument": tuple(instrument),
+            "headers": headers,
+            "capture_content": _captures(capture_content), "content_limit": content_limit,
+            "queue_items": queue_items, "flush_s": flush_s,
+        }  # fmt: skip
+        at = clock or SystemClock()
+        ways = environment.exporters() if endpoint is None else frozenset({"otlp"})
+        provider, resource = providers.provider_of(service_name)
+        if not ways and providers.is_ours(provider):
+            return  # nobody is there who would look
+        runtime = Runtime(
+            providers.tracer_of(provider), at, Anchor.take(at), given["capture_content"] is True, redact,
+            content_limit, None, flush_s, given=given, resource=resource,
+            instance_is_ours=providers.instance_is_ours(resource),
+        )  # fmt: skip
+        _send(runtime, provider, settings, ways)
+        _active = runtime
+        try:
+            runtime.undo += instruments.turn_on(wanted, provider, hide=not runtime.capture_content)
+        except BaseException:
+            shutdown()
+            raise
+        leaving.prepare(flush_on_sigterm)
+
+
+def _send(
+    runtime: Runtime, provider: TracerProvider, settings: ExportSettings, ways: Set[str]
+) -> None:
+    """What becomes of ended spans: sent, shown, both, or neither (``OTEL_TRACES_EXPORTER``)."""
     from tracer.sdk.processor import ExportProcessor
 
-    shutdown()
-    if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
-        return
-    url = (endpoint or os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT") or DEFAULT_ENDPOINT).rstrip("/")
-    if not url.startswith(("http://", "https://")):
-        raise ValueError(f"endpoint {url!r} is not a URL: give http://HOST:PORT or https://HOST:PORT")
-    wanted = instruments.find(instrument)
-    given = {
-        "service_name": service_name, "endpoint": url, "instrument": tuple(instrument),
-        "headers": headers,
-        "capture_content": _captures(capture_content), "content_limit": content_limit,
-        "queue_items": queue_items, "flush_s": flush_s,
-    }  # fmt: skip
-    at = clock or SystemClock()
-    provider, resource = _provider(service_name)
-    settings = ExportSettings(url, queue_items=queue_items, headers=_headers(headers))
-    exporter = OtlpExporter(settings, resource, at)
-    exporter.start()
-    runtime = Runtime(
-        _tracer(provider), at, Anchor.take(at), given["capture_content"] is True, redact,
-        content_limit, exporter, flush_s, given=given, resource=resource,
-        instance_is_ours=_OUR_INSTANCES.get("id") == resource.attributes.get(semconv.SERVICE_INSTANCE_ID),
-    )  # fmt: skip
-    processor = ExportProcessor(exporter, runtime, provider)
-    runtime.late = processor
-    runtime.owned.append(processor)
-    provider.add_span_processor(processor)
-    _active = runtime
-    runtime.undo += instruments.turn_on(wanted, provider, hide=not runtime.capture_content)
-    leaving.prepare(flush_on_sigterm)
+    if "otlp" in ways:
+        runtime.exporter = OtlpExporter(settings, runtime.resource, runtime.clock)
+        runtime.exporter.start()
+        runtime.late = processor = ExportProcessor(runtime.exporter, runtime, provider)
+        runtime.owned.append(processor)
+    if "console" in ways:
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
+
+        runtime.owned.append(BatchSpanProcessor(ConsoleSpanExporter()))
+    for one in runtime.owned:
+        provider.add_span_processor(one)
 
 
-class SpanIds(IdGenerator):
-    """The SDK's own ids come from the module ``random``, which programs seed."""
-
-    def __init__(self) -> None:
-        self._ids = RandomIds()
-
-    def generate_span_id(self) -> int:
-        return self._ids.span_id()
-
-    def generate_trace_id(self) -> int:
-        return self._ids.trace_id()
-
-
-_own_provider: TracerProvider | None = None
-_OUR_INSTANCES: dict[str, str] = {}
-
-
-def _provider(service_name: str | None) -> tuple[TracerProvider, Resource]:
-    """The provider that is set up, or one of ours; and the resource that we send."""
-    global _own_provider
-    found = otel.get_tracer_provider()
-    if isinstance(found, TracerProvider) and found is not _own_provider:
-        return found, found.resource.merge(_resource_of(found.resource, service_name))
-    resource = Resource.create({semconv.SERVICE_NAME: service_name} if service_name else {})
-    resource = resource.merge(_resource_of(resource, None))
-    if _own_provider is None:
-        _own_provider = TracerProvider(resource=resource, id_generator=SpanIds())
-        if isinstance(found, otel.ProxyTracerProvider):  # else it is another's, and stays
-            otel.set_tracer_provider(_own_provider)
-    return _own_provider, resource
-
-
-def _resource_of(known: Resource, service_name: str | None) -> Resource:
-    """What ``known`` lacks: the name that was asked for, and an id of this process."""
-    added: dict[str, Any] = {}
-    if service_name:
-        added[semconv.SERVICE_NAME] = service_name
-    if not known.attributes.get(semconv.SERVICE_INSTANCE_ID):
-        added[semconv.SERVICE_INSTANCE_ID] = _OUR_INSTANCES["id"] = uuid.uuid4().hex
-    return Resource(added)
-
-
-def _tracer(provider: TracerProvider) -> otel.Tracer:
-    """The provider's tracer; of one that was joined, without the ids that seeding repeats."""
-    made = provider.get_tracer(SCOPE)
-    if type(getattr(made, "id_generator", None)) is RandomIdGenerator:
-        made.id_generator = SpanIds()  # type: ignore[attr-defined]
-    return made
+def _refuse_negative(**numbers: float) -> None:
+    for name, number in numbers.items():
+        if not number >= 0:
+            raise ValueError(f"{name} is {number!r}: give a number of at least 0")
 
 
 def install(runtime: Runtime | None) -> Runtime | None:
@@ -231,20 +217,22 @@ def install(runtime: Runtime | None) -> Runtime | None:
 
 def flush(timeout_s: float = 5.0) -> bool:
     """Send what waits; ``False`` if the time was up before all of it was sent or lost."""
-    exporter = _active.exporter if _active is not None else None
-    return exporter is None or exporter.flush(timeout_s)
+    owned = _active.owned if _active is not None else []
+    return all([one.force_flush(int(min(timeout_s, 1e6) * 1e3)) for one in owned])
 
 
 def shutdown() -> bool:
     """Send what waits within the deadline and record nothing more; ``True`` if nothing was lost."""
     global _active, _last_exporter
     runtime, _active = _active, None
-    if runtime is None or runtime.exporter is None:
+    if runtime is None:
         return True
     for undo in runtime.undo:
         undo()
     for processor in runtime.owned:
         processor.shutdown()
+    if runtime.exporter is None:
+        return True
     _last_exporter = runtime.exporter
     return runtime.exporter.close(runtime.flush_s)
 
@@ -258,12 +246,6 @@ def losses() -> Mapping[str, Mapping[str, object]]:
     return exporter.losses() if exporter is not None else {}
 
 
-def _headers(told: Mapping[str, str] | None) -> Mapping[str, str]:
-    if told is not None:
-        return dict(told)
-    return parse_env_headers(os.environ.get("OTEL_EXPORTER_OTLP_HEADERS", ""), liberal=True)
-
-
 def _captures(told: bool | None) -> bool:
     if told is not None:
         return told
@@ -272,8 +254,9 @@ def _captures(told: bool | None) -> bool:
 
 def _after_fork() -> None:
     """A forked worker is a process of its own, and must not send its parent's spans again."""
-    global _forks
-    _forks += 1
+    global _setting_up
+    FORKS[0] += 1
+    _setting_up = threading.RLock()
     if _active is None or _active.exporter is None:
         return
     resource = _active.resource

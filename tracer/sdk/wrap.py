@@ -61,8 +61,10 @@ def _plain(function: Any, spec: Spec, begin: Begin, finish: Finish, _a: bool) ->
         runtime = active()
         if runtime is None:
             return function(*args, **kwargs)
-        live = _begin(runtime, begin, spec, function, args, kwargs)
-        if live is None:
+        try:
+            live = begin(runtime, spec, function, args, kwargs)
+        except Exception:  # noqa: BLE001  telemetry never breaks the application
+            runtime.fault()
             return function(*args, **kwargs)
         token = live.enter()
         try:

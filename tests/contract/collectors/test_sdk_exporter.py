@@ -26,7 +26,8 @@ from tests.unit.collectors.live_receiver import (
     own_database,
 )
 from tracer import semconv
-from tracer.export import ExportSettings, OtlpExporter, SpanGroup
+from tracer.export import OtlpExporter
+from tracer.export_settings import ExportSettings, SpanGroup
 from tracer.otlp import LogRecordDraft
 from tracer.spans import SpanDraft
 

@@ -18,7 +18,8 @@ from tests.support.otlp_peer import OtlpPeer, otlp_peer
 from tests.support.programs import COMMON, run
 from tracer import semconv
 from tracer.clock import SystemClock
-from tracer.export import ExportSettings, OtlpExporter, SpanGroup
+from tracer.export import OtlpExporter
+from tracer.export_settings import ExportSettings, SpanGroup
 from tracer.spans import SpanDraft
 
 

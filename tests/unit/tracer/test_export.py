@@ -19,7 +19,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 from opentelemetry.sdk.resources import Resource
 
 from tracer.clock import SystemClock
-from tracer.export import ExportSettings, OtlpExporter, SpanGroup
+from tracer.export import OtlpExporter
+from tracer.export_settings import ExportSettings, SpanGroup
 from tracer.otlp import LogRecordDraft
 from tracer.spans import SpanDraft
 

@@ -1,0 +1,38 @@
+"""A span's attributes, written in one step and as late as others allow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Any
+
+from opentelemetry.attributes import BoundedAttributes
+from opentelemetry.trace import Span
+
+
+class When(IntEnum):
+    """When a span's attributes are looked at, by others than us."""
+
+    AT_START = 0
+    """By its sampler or by a processor that is told of the start."""
+    AT_END = 1
+    """By processors that are told of the end alone."""
+    NEVER = 2
+    """By nobody: our processor is the only one, and joins them when the span is sent."""
+
+
+def write(span: Span, told: Mapping[str, Any]) -> None:
+    """Set ``told`` on ``span``: names of ours with numbers, truth values and texts.
+
+    The SDK looks at each value's kind and takes a lock for each name; what is plain and fits
+    needs neither. A span of another kind, an ended one, and one whose values are to be cut
+    or counted gets them the usual way.
+    """
+    held = getattr(span, "_attributes", None)
+    if type(held) is BoundedAttributes and held.max_value_len is None and not held._immutable:  # noqa: SLF001
+        most, kept = held.maxlen, held._dict  # noqa: SLF001
+        if most is None or len(kept) + len(told) <= most:
+            with held._lock:  # noqa: SLF001
+                kept.update(told)
+            return
+    span.set_attributes(told)
