@@ -12,12 +12,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any
 
-from opentelemetry import context as otel_context
-from opentelemetry import propagate
-from opentelemetry import trace as otel_trace
 from opentelemetry.trace import SpanKind
 
 from tracer import semconv
+from tracer.sdk.http import caller_of, is_comment, known_method, span_method
 from tracer.sdk.leaving import flushing
 from tracer.sdk.live import Live, Spec, outcome_of
 from tracer.sdk.runtime import Runtime, active
@@ -36,6 +34,8 @@ WAIT_NS = 1_000_000
 TRACE_ID_HEADER = b"x-stagelens-trace-id"
 _SPEC = Spec(root=True, kind=SpanKind.SERVER)
 _SERVER_ERROR = 500
+_ELSEWHERE = frozenset({"http.response.pathsend", "http.response.zerocopysend"})
+"""A server's extensions by which it sends a file itself."""
 
 
 class StagelensMiddleware:
@@ -89,7 +89,8 @@ class _Exchange:
     ) -> None:
         self._runtime, self._scope, self._tell_id = runtime, scope, tell_id
         self._receive, self._send = receive, send
-        self.live = Live(runtime, _SPEC, scope["method"], _callers(scope))
+        self._method = known_method(scope["method"])
+        self.live = Live(runtime, _SPEC, span_method(self._method), caller_of(scope))
         assert self.live.task is not None
         self._task = self.live.task
         self._status = 0
@@ -169,20 +170,32 @@ class _Exchange:
     async def send(self, message: Message) -> None:
         kind = message["type"]
         if kind == "http.response.start":
-            message = self._head(message)
+            try:
+                message = self._head(message)
+            except Exception:  # noqa: BLE001  the server says what is wrong with it
+                self._runtime.fault()
         before = self._runtime.clock.mono_ns()
         try:
             await self._send(message)
         except OSError:
             self._gone = True
             raise
-        if kind == "http.response.body" and not self._ended:
-            self._body(message, before, self._runtime.clock.mono_ns())
+        if self._ended:
+            return
+        if kind == "http.response.body":
+            try:
+                self._body(message, before, self._runtime.clock.mono_ns())
+            except Exception:  # noqa: BLE001  telemetry never breaks the application
+                self._runtime.fault()
+        elif kind in _ELSEWHERE and not message.get("more_body", False):
+            self._finish("ok", "", self._runtime.clock.mono_ns())
 
     def _head(self, message: Message) -> Message:
         self._status = message["status"]
         self._head_mono_ns = self._runtime.clock.mono_ns()
-        headers = list(message.get("headers", ()))
+        headers = message.get("headers", ())
+        if not isinstance(headers, list | tuple):  # one that can be read only once
+            message = {**message, "headers": (headers := list(headers))}
         self._event_stream = any(
             name.lower() == b"content-type" and value.lower().startswith(b"text/event-stream")
             for name, value in headers
@@ -198,7 +211,7 @@ class _Exchange:
             self._task.waits.append((before, after))
             now = after
         body = message.get("body", b"")
-        if body and not (self._event_stream and _is_comment(bytes(body[:4096]))):
+        if body and not (self._event_stream and is_comment(bytes(body[:4096]))):
             self._note_part(now)
         if not message.get("more_body", False):
             self._finish("ok", "", after)
@@ -267,12 +280,12 @@ class _Exchange:
         span, scope = self.live.span, self._scope
         if not span.is_recording():
             return
-        method, start = scope["method"], self.live.start_mono_ns
+        method, start = self._method, self.live.start_mono_ns
         route = getattr(scope.get("route"), "path", "") or ""
         told: dict[str, Any] = {semconv.HTTP_REQUEST_METHOD: method}
         if route:
             told[semconv.HTTP_ROUTE] = route
-            span.update_name(f"{method} {route}")
+            span.update_name(f"{span_method(method)} {route}")
         if self._status:
             told[semconv.HTTP_RESPONSE_STATUS_CODE] = self._status
         if self._head_mono_ns is not None:
@@ -281,31 +294,3 @@ class _Exchange:
             told[semconv.ITL_NS] = ",".join(map(str, self._gaps))
             told[semconv.ITL_KIND] = "chunk"
         span.set_attributes(told)
-
-
-def _callers(scope: Scope) -> otel_context.Context:
-    """The framework's own span of this request, else the caller's trace from its headers.
-
-    Never what the server was started in. FastAPI makes server spans itself from 0.160 on.
-    """
-    around = otel_trace.get_current_span()
-    if around.is_recording() and getattr(around, "kind", None) is SpanKind.SERVER:
-        return otel_context.get_current()
-    propagator = propagate.get_global_textmap()
-    carrier: dict[str, str] = {}
-    for name, value in scope["headers"]:
-        key = name.decode("latin-1").lower()
-        if key in propagator.fields:
-            told = value.decode("latin-1")
-            twice = key in carrier
-            carrier[key] = "" if twice and key == "traceparent" else (
-                f"{carrier[key]},{told}" if twice else told
-            )  # fmt: skip
-    return propagator.extract(carrier, otel_context.Context())
-
-
-def _is_comment(part: bytes) -> bool:
-    """Whether it only keeps the connection alive."""
-    return part.startswith(b":") and all(
-        not line or line.startswith(b":") for line in part.splitlines()
-    )

@@ -15,6 +15,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 if TYPE_CHECKING:
     from ssl import SSLContext
+    from urllib.request import OpenerDirector
 
 RETRYABLE_STATUS = frozenset({429, 502, 503, 504})
 """The only statuses a sender may retry (OTLP specification, "Failures")."""
@@ -52,7 +53,7 @@ class Poster:
         encoding = {"Content-Encoding": "gzip"} if compressed else {}
         self._headers = {"Content-Type": "application/x-protobuf", **encoding, **headers}
         self._compressed, self._tls = compressed, tls
-        self._openers: dict[bool, Any] = {}
+        self._openers: dict[bool, OpenerDirector] = {}
 
     def post(self, url: str, body: bytes, timeout_s: float) -> Reply:
         """Send one body; never raises."""
@@ -76,14 +77,14 @@ class Poster:
         except Exception as problem:  # noqa: BLE001  or the sending thread would end
             return Reply(Verdict.REFUSED, detail=type(problem).__name__)
 
-    def _opener(self, url: str) -> Any:
+    def _opener(self, url: str) -> OpenerDirector:
         near = _is_loopback(urlsplit(url).hostname or "")
         if near not in self._openers:
             self._openers[near] = _opener(self._tls, direct=near)
         return self._openers[near]
 
 
-def _opener(tls: SSLContext | None, *, direct: bool) -> Any:
+def _opener(tls: SSLContext | None, *, direct: bool) -> OpenerDirector:
     import urllib.request
 
     class NoRedirects(urllib.request.HTTPRedirectHandler):

@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+from opentelemetry.context import Context
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider
 
 Call = Callable[[int], object]
 SetUp = tuple[Call, dict[str, Call], Call | None]
@@ -20,6 +21,13 @@ class Nowhere(SpanProcessor):
     """Takes each ended span and does nothing."""
 
     def on_end(self, span: ReadableSpan) -> None:
+        """Nothing."""
+
+
+class Watching(Nowhere):
+    """Is told of each span's start as well, so that its attributes must be there by then."""
+
+    def on_start(self, span: Span, parent_context: Context | None = None) -> None:
         """Nothing."""
 
 
@@ -40,9 +48,9 @@ def raw_span(provider: TracerProvider) -> Call:
     return call
 
 
-def nowhere() -> TracerProvider:
+def nowhere(end: SpanProcessor | None = None) -> TracerProvider:
     provider = TracerProvider()
-    provider.add_span_processor(Nowhere())
+    provider.add_span_processor(end or Nowhere())
     return provider
 
 
@@ -71,29 +79,29 @@ def _ours() -> SetUp:
         def put_spans(self, group: SpanGroup) -> None:
             """Nothing."""
 
-    provider = TracerProvider(id_generator=SpanIds())
-    clock = SystemClock()
-    configured = runtime.Runtime(
-        provider.get_tracer(SCOPE), clock, Anchor.take(clock), False, None, 8192, None, 0.0
-    )
-    configured.late = ExportProcessor(NoExporter(), configured, provider)
-    provider.add_span_processor(configured.late)
-    theirs = nowhere()
-    joined = runtime.Runtime(
-        theirs.get_tracer(SCOPE), clock, Anchor.take(clock), False, None, 8192, None, 0.0
-    )
-    joined.late = ExportProcessor(NoExporter(), joined, theirs)
-    theirs.add_span_processor(joined.late)
+    def runtime_of(provider: TracerProvider) -> runtime.Runtime:
+        clock = SystemClock()
+        made = runtime.Runtime(
+            provider.get_tracer(SCOPE), clock, Anchor.take(clock), False, None, 8192, None, 0.0
+        )
+        made.late = ExportProcessor(NoExporter(), made, provider)
+        provider.add_span_processor(made.late)
+        return made
+
+    own = runtime_of(TracerProvider(id_generator=SpanIds()))
+    joined, watched = runtime_of(nowhere()), runtime_of(nowhere(Watching()))
     llm, tool, trace = tracer.llm("m")(work), tracer.tool(work), tracer.trace(work)
 
     return raw_span(nowhere()), {
-        "@stage": _Installed(configured, tracer.stage("part")(work)),
-        "@llm": _Installed(configured, llm),
-        "@tool": _Installed(configured, tool),
-        "@trace (whole record)": _Installed(configured, trace),
+        "@stage": _Installed(own, tracer.stage("part")(work)),
+        "@llm": _Installed(own, llm),
+        "@tool": _Installed(own, tool),
+        "@trace (whole record)": _Installed(own, trace),
         "@llm, joined to another SDK": _Installed(joined, llm),
         "@tool, joined to another SDK": _Installed(joined, tool),
         "@trace, joined to another SDK": _Installed(joined, trace),
+        "@tool, joined, starts watched": _Installed(watched, tool),
+        "@trace, joined, starts watched": _Installed(watched, trace),
     }, _Installed(None, llm)
 
 

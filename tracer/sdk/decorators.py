@@ -6,6 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import replace
+from numbers import Integral
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar, overload
 
@@ -13,9 +14,11 @@ from opentelemetry import context as otel_context
 from opentelemetry.trace import SpanKind
 
 from tracer import semconv
-from tracer.sdk.content import note_content, note_documents, note_usage, size_of
+from tracer.sdk.content import note_content, note_documents
+from tracer.sdk.items import usage_of
 from tracer.sdk.live import Live, Spec
 from tracer.sdk.runtime import Runtime, active
+from tracer.sdk.sizes import size_of
 from tracer.sdk.wrap import PLAIN, Begin, Finish, span_name, wrap
 from tracer.stages import Stage
 
@@ -93,8 +96,13 @@ def _nothing(_live: Live, _result: Any) -> None:
 
 def _use(given: Any, made: Instrument) -> Any:
     """``@decorator`` bare, or ``@decorator(…)`` and ``with decorator(…)``."""
-    bare = callable(given) or isinstance(given, classmethod | staticmethod)
-    return made(given) if bare else made
+    if callable(given) or isinstance(given, classmethod | staticmethod):
+        return made(given)
+    if not isinstance(given, str | None):
+        raise TypeError(
+            f"a {type(given).__name__} cannot be decorated: decorate a function or a method, or give a name"
+        )
+    return made
 
 
 def _text(given: Any) -> str:
@@ -116,6 +124,8 @@ def trace(name: Any = "") -> Any:
 
 def stage(name: str) -> Instrument:
     """A part of a task, by name; ``prompt``, ``retrieval`` and ``tool`` are stages by name."""
+    if not isinstance(name, str):
+        raise TypeError(f"a stage's name is a text, not {type(name).__name__}: stage(\"prompt\")")
     known = Stage(name) if name in Stage.__members__.values() else None
     return Instrument(Spec(stage=known, name=name), _begun, _nothing)
 
@@ -136,7 +146,7 @@ def retrieval(data_source: Any = "", *, top_k: int | None = None) -> Any:
             return live
         given = _arguments(function, args, kwargs)
         most = top_k if top_k is not None else given.get("top_k", given.get("k"))
-        if isinstance(most, int) and not isinstance(most, bool):
+        if type(most) is not bool and isinstance(most, Integral) and abs(int(most)) < 2**53:
             live.span.set_attribute(semconv.GEN_AI_REQUEST_TOP_K, float(most))
         note_content(runtime, live.span, semconv.GEN_AI_RETRIEVAL_QUERY,
                      given.get("query", next(iter(given.values()), "")))  # fmt: skip
@@ -157,21 +167,25 @@ def tool(name: Any = "", *, call_id: str = "") -> Any:
     """A tool's call: its name and id, and how long its arguments and result are."""
     told: dict[str, Any] = {semconv.GEN_AI_TOOL_TYPE: "function"}
     if call_id:
-        told[semconv.GEN_AI_TOOL_CALL_ID] = call_id
+        told[semconv.GEN_AI_TOOL_CALL_ID] = str(call_id)
     spec = Spec("execute_tool", Stage.TOOL, name=_text(name), attributes=told,
                 output=semconv.GEN_AI_TOOL_RESULT)  # fmt: skip
 
     def begin(runtime: Runtime, spec: Spec, function: Any, args: Any, kwargs: Any) -> Live:
         given = _arguments(function, args, kwargs)
-        known = spec.name or getattr(function, "__name__", "")
-        more = {semconv.GEN_AI_TOOL_NAME: known, semconv.ARGUMENTS_SIZE: size_of(given)}
+        more: dict[str, Any] = {}
+        if known := spec.name or _text(getattr(function, "__name__", "")):
+            more[semconv.GEN_AI_TOOL_NAME] = known
+        if (size := size_of(given)) is not None:
+            more[semconv.ARGUMENTS_SIZE] = size
         live = Live(runtime, spec, spec.span_name, more=more)
         if runtime.capture_content:
             note_content(runtime, live.span, semconv.GEN_AI_TOOL_ARGUMENTS, given)
         return live
 
     def finish(live: Live, result: Any) -> None:
-        live.told[semconv.RESULT_SIZE] = size_of(result)
+        if (size := size_of(result)) is not None:
+            live.told[semconv.RESULT_SIZE] = size
         if live.runtime.capture_content:
             note_content(live.runtime, live.span, semconv.GEN_AI_TOOL_RESULT, result)
 
@@ -201,7 +215,7 @@ def _model_answered(live: Live, result: Any) -> None:
     if type(result) is str:
         note_content(live.runtime, live.span, semconv.GEN_AI_OUTPUT_MESSAGES, result)
     elif type(result) not in PLAIN or type(result) is dict:
-        note_usage(live.span, result)
+        live.told.update(usage_of(result))
 
 
 @overload

@@ -17,8 +17,10 @@ from tracer.sdk.root import Carries, Task, below, task_of
 from tracer.sdk.runtime import FORKS, Late, Runtime
 from tracer.stages import Stage
 
-CANCELLED = frozenset({"CancelledError", "GeneratorExit", "KeyboardInterrupt"})
-"""By name: importing :mod:`asyncio` takes longer than all of the SDK."""
+CANCELLED = frozenset(
+    {"CancelledError", "GeneratorExit", "KeyboardInterrupt", "Cancelled", "GreenletExit"}
+)
+"""By name: importing :mod:`asyncio` takes longer than all of the SDK. The last are trio's and gevent's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +178,9 @@ class Live:
 
 def outcome_of(problem: BaseException | None) -> tuple[str, str]:
     """The record's status and the kind of error; the text of an error is never looked at."""
-    if problem is None or (isinstance(problem, SystemExit) and problem.code in (None, 0)):
+    if problem is None or isinstance(problem, StopIteration | StopAsyncIteration):
+        return "ok", ""  # the latter is how an iterator's method says that it is at its end
+    if isinstance(problem, SystemExit) and problem.code in (None, 0):
         return "ok", ""
-    kind = type(problem).__name__
-    return ("cancelled" if kind in CANCELLED else "error"), kind
+    kinds = [kind.__name__ for kind in type(problem).__mro__]
+    return ("error" if CANCELLED.isdisjoint(kinds) else "cancelled"), kinds[0]

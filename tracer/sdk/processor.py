@@ -77,7 +77,8 @@ class ExportProcessor(SpanProcessor):
         self._kept[span_id] = (told, record)
 
     def on_start(self, span: Span, parent_context: otel_context.Context | None = None) -> None:
-        if _is_ours(span):
+        scope = span.instrumentation_scope
+        if scope is not None and scope.name == SCOPE:
             return
         task = current_task() if parent_context is None else task_of(parent_context)
         if task is not None and span.context is not None and len(self._tasks) < MOST_REMEMBERED:
@@ -87,10 +88,11 @@ class ExportProcessor(SpanProcessor):
         context = span.context
         if context is None:
             return
-        ours = _is_ours(span)
+        scope, span_id = span.instrumentation_scope, context.span_id
+        ours = scope is not None and scope.name == SCOPE
         if not ours:
-            self._count(span, self._tasks.pop(context.span_id, None))
-        kept = self._kept.pop(context.span_id, None)
+            self._count(span, self._tasks.pop(span_id, None))
+        kept = self._kept.pop(span_id, None)
         if self._over or not context.trace_flags.sampled:
             return
         hide = not self._runtime.capture_content
@@ -112,11 +114,6 @@ class ExportProcessor(SpanProcessor):
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
         return self._exporter.flush(timeout_millis / 1e3)
-
-
-def _is_ours(span: ReadableSpan) -> bool:
-    scope = span.instrumentation_scope
-    return scope is not None and scope.name == SCOPE
 
 
 def _samples_by_id(sampler: object) -> bool:

@@ -35,25 +35,22 @@ class Task:
     part of a ``decode`` around them.
     """
 
-    __slots__ = (
-        "closed", "first_answer_mono_ns", "first_chunk_mono_ns", "first_token_mono_ns", "intervals",
-        "last_token_mono_ns", "model_answer_mono_ns", "model_token_mono_ns", "operation",
-        "start_mono_ns", "streams", "waits",
-    )  # fmt: skip
+    closed = False
+    operation = OPERATION
+    streams: bool | None = None
+    first_chunk_mono_ns: int | None = None
+    """Of what the task itself gives; so are the next two."""
+    first_token_mono_ns: int | None = None
+    first_answer_mono_ns: int | None = None
+    model_token_mono_ns: int | None = None
+    """Of any model's stream inside; so are the next two."""
+    model_answer_mono_ns: int | None = None
+    last_token_mono_ns: int | None = None
 
     def __init__(self, start_mono_ns: int) -> None:
         self.start_mono_ns = start_mono_ns
-        self.operation = OPERATION
-        self.closed = False
         self.intervals: list[Interval] = []
         self.waits: list[tuple[int, int]] = []
-        self.first_chunk_mono_ns: int | None = None  # of what the task itself gives
-        self.first_token_mono_ns: int | None = None
-        self.first_answer_mono_ns: int | None = None
-        self.model_token_mono_ns: int | None = None  # of any model's stream inside
-        self.model_answer_mono_ns: int | None = None
-        self.last_token_mono_ns: int | None = None
-        self.streams: bool | None = None
 
     def add(self, stage: Stage, start_mono_ns: int, end_mono_ns: int) -> None:
         """A stage ran; one that ends after the task is none of its."""

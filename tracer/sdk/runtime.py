@@ -11,7 +11,7 @@ import logging
 import os
 import threading
 import uuid
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -184,7 +184,7 @@ def configure(
 
 
 def _send(
-    runtime: Runtime, provider: TracerProvider, settings: ExportSettings, ways: Set[str]
+    runtime: Runtime, provider: TracerProvider, settings: ExportSettings, ways: frozenset[str]
 ) -> None:
     """What becomes of ended spans: sent, shown, both, or neither (``OTEL_TRACES_EXPORTER``)."""
     from tracer.sdk.processor import ExportProcessor
@@ -218,7 +218,8 @@ def install(runtime: Runtime | None) -> Runtime | None:
 def flush(timeout_s: float = 5.0) -> bool:
     """Send what waits; ``False`` if the time was up before all of it was sent or lost."""
     owned = _active.owned if _active is not None else []
-    return all([one.force_flush(int(min(timeout_s, 1e6) * 1e3)) for one in owned])
+    flushed = [one.force_flush(int(min(timeout_s, 1e6) * 1e3)) for one in owned]
+    return all(flushed)
 
 
 def shutdown() -> bool:

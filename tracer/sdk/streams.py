@@ -14,7 +14,8 @@ from typing import Any
 from opentelemetry import context as otel_context
 
 from tracer import semconv
-from tracer.sdk.content import StreamText, carries_of, has_usage, note_usage
+from tracer.sdk.content import StreamText
+from tracer.sdk.items import carries_of, usage_of
 from tracer.sdk.live import Live
 
 
@@ -27,12 +28,14 @@ class _Stream:
         self._items = 0
         self._last_mono_ns: int | None = None
         self._gaps: list[int] = []
-        self._usage: Any = None
+        self._usage: dict[str, int] = {}
         runtime = live.runtime
         captured = runtime.capture_content and live.spec.output and live.span.is_recording()
         self._text = StreamText(runtime.content_limit) if captured else None
 
     def __getattr__(self, name: str) -> Any:
+        if name == "_inner":  # of one that is being copied; a generator cannot be
+            raise AttributeError(name)
         return getattr(self._inner, name)
 
     def _leave(self, token: Any) -> None:
@@ -56,8 +59,8 @@ class _Stream:
         live.note_item(now, carries, of_model=counts or live.spec.root)
         if self._text is not None:
             self._text.add(item)
-        if counts and has_usage(item):
-            self._usage = item
+        if counts and (usage := usage_of(item)):
+            self._usage.update(usage)  # of several the last is right, for they are totals
         if counts and carries:  # a role, a count or a sign of life is no token
             self._note_token(now)
 
@@ -85,17 +88,15 @@ class _Stream:
         live = self._live
         if self._text is not None:
             self._text.note(live.runtime, live.span, live.spec.output)
-        if not live.spec.from_first_item or self._last_mono_ns is None:
-            return
-        told: dict[str, Any] = {
-            semconv.ITEMS: self._items,
-            semconv.LAST_ITEM_NS: self._last_mono_ns - live.start_mono_ns,
-        }
+        told: dict[str, Any] = dict(self._usage)
+        if live.spec.from_first_item and self._last_mono_ns is not None:
+            told[semconv.ITEMS] = self._items
+            told[semconv.LAST_ITEM_NS] = self._last_mono_ns - live.start_mono_ns
         if self._gaps:
             told[semconv.ITL_NS] = ",".join(map(str, self._gaps))
             told[semconv.ITL_KIND] = "chunk"
-        live.span.set_attributes(told)
-        note_usage(live.span, self._usage)
+        if told:
+            live.span.set_attributes(told)
 
     def __del__(self) -> None:
         if "_text" in self.__dict__:  # else it was never whole

@@ -6,7 +6,7 @@ import functools
 import inspect
 from collections.abc import AsyncGenerator, Callable, Generator
 from dataclasses import replace
-from types import CoroutineType
+from types import CoroutineType, MethodType
 from typing import Any
 
 from tracer.sdk.live import Live, Spec
@@ -15,6 +15,8 @@ from tracer.sdk.streams import AsyncStream, SyncStream
 
 Begin = Callable[[Runtime, Spec, Callable[..., Any], tuple[Any, ...], dict[str, Any]], Live]
 Finish = Callable[[Live, Any], None]
+_METHODS = ("cache_info", "cache_clear", "cache_parameters")
+"""Of :func:`functools.lru_cache`."""
 PLAIN = frozenset(
     {str, bytes, bytearray, dict, list, tuple, set, frozenset, int, float, bool, type(None)}
 )
@@ -53,7 +55,29 @@ def span_name(spec: Spec, function: Any) -> str:
 
 def _named(wrapper: Any, function: Any) -> Any:
     updated: tuple[str, ...] = functools.WRAPPER_UPDATES if hasattr(function, "__name__") else ()
-    return functools.update_wrapper(wrapper, function, updated=updated)
+    functools.update_wrapper(wrapper, function, updated=updated)
+    for name in _METHODS:  # of a function that is no Python function
+        if hasattr(function, name) and not hasattr(wrapper, name):
+            setattr(wrapper, name, getattr(function, name))
+    return wrapper
+
+
+class _GeneratorFunction:
+    """A call that is told to be a generator function, as pytest, Gradio and LangChain ask."""
+
+    def __init__(self, call: Callable[..., Any], function: Any) -> None:
+        self._call = call
+        for name in ("__code__", "__defaults__", "__kwdefaults__"):
+            setattr(self, name, getattr(function, name))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._call(*args, **kwargs)
+
+    def __get__(self, owner: Any, _kind: type | None = None) -> Any:
+        return self if owner is None else MethodType(self, owner)
+
+    def __reduce__(self) -> str:
+        return str(self.__dict__["__qualname__"])  # by name, as functions are
 
 
 def _plain(function: Any, spec: Spec, begin: Begin, finish: Finish, _a: bool) -> Any:
@@ -108,7 +132,9 @@ def _generator(function: Any, spec: Spec, begin: Begin, _finish: Finish, is_asyn
             return made
         return (AsyncStream if is_async else SyncStream)(live, made)
 
-    return _named(call, function)
+    if not inspect.isfunction(function):
+        return _named(call, function)
+    return _named(_GeneratorFunction(call, function), function)
 
 
 def _begin(
@@ -131,16 +157,39 @@ def _given(live: Live, result: Any, finish: Finish) -> Any:
         if isinstance(result, CoroutineType):
             return _later(live, result, finish)
         try:
+            if hasattr(kind, "_asyncio_future_blocking"):
+                return _when_done(live, result, finish)
             if (stream := _stream_of(live, result, kind)) is not None:
                 return stream
         except Exception:  # noqa: BLE001  a stranger's object may raise at anything
             live.runtime.fault()
+    _finish(live, result, finish)
+    return result
+
+
+def _finish(live: Live, result: Any, finish: Finish) -> None:
     try:
         finish(live, result)
     except Exception:  # noqa: BLE001
         live.runtime.fault()
     live.end()
-    return result
+
+
+def _when_done(live: Live, future: Any, finish: Finish) -> Any:
+    """A task that was started is watched to its end, and stays the one that was given."""
+
+    from asyncio import CancelledError  # the future is of it
+
+    def done(over: Any) -> None:
+        if over.cancelled():
+            live.end(CancelledError())
+        elif (problem := over._exception) is not None:  # noqa: SLF001  asking would count as seen
+            live.end(problem)
+        else:
+            _finish(live, over.result(), finish)
+
+    future.add_done_callback(done)
+    return future
 
 
 def _stream_of(live: Live, result: Any, kind: type) -> Any:
@@ -149,8 +198,9 @@ def _stream_of(live: Live, result: Any, kind: type) -> Any:
         return AsyncStream(live, result)
     if issubclass(kind, Generator) or (live.spec.root and _is_lazy(kind)):
         return SyncStream(live, result)
-    body = getattr(result, "body_iterator", None)  # Starlette's and FastAPI's streaming answers
-    if body is not None and hasattr(body, "__aiter__"):
+    held = getattr(result, "__dict__", None)  # a stranger's object may have any attribute asked for
+    body = held.get("body_iterator") if type(held) is dict else None
+    if body is not None and hasattr(body, "__aiter__"):  # Starlette's and FastAPI's streaming answers
         result.body_iterator = AsyncStream(live, body)
         return result
     if not live.spec.from_first_item:

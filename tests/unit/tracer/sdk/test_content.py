@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracer.sdk.content import size_of, text_of
+from tracer.sdk.content import text_of
+from tracer.sdk.sizes import size_of
 
 SCALARS = st.one_of(st.integers(), st.text(max_size=20), st.booleans(), st.floats(), st.none())
 
