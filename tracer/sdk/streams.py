@@ -38,6 +38,9 @@ class _Stream:
             raise AttributeError(name)
         return getattr(self._inner, name)
 
+    def __reduce__(self) -> str:
+        raise TypeError("a stream cannot be copied or pickled")
+
     def _leave(self, token: Any) -> None:
         """Keep what the generator left current for its next step."""
         live = self._live

@@ -31,7 +31,7 @@ class Host:
                 self.end_headers()
                 self.wfile.write(body)
 
-            do_GET = do_POST
+            do_GET = do_POST  # noqa: N815
 
             def log_message(self, *args: object) -> None:
                 pass

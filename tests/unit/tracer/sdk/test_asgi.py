@@ -354,3 +354,43 @@ async def test_what_waits_is_sent_before_the_server_says_that_it_stops():
         finally:
             tracer.shutdown()
     assert told == ["lifespan.startup.complete []", "lifespan.shutdown.complete ['last']"]
+
+
+async def test_an_answers_headers_may_be_of_any_kind_and_a_server_may_send_the_file():
+    """Headers that can be read once reach the server whole; ``pathsend`` is the answer's end."""
+    sent: list[dict] = []
+
+    async def app(scope, receive, send):
+        headers = ((name, b"1") for name in (b"a", b"b"))
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.pathsend", "path": "/x"})
+
+    async def send(message):
+        sent.append({**message, "headers": list(message.get("headers", ()))})
+
+    async def receive():
+        return {"type": "http.request"}
+
+    scope = {"type": "http", "path": "/x", "method": "GET", "headers": []}
+    with recording(SystemClock()) as seen:
+        await StagelensMiddleware(app)(scope, receive, send)
+    assert sent[0]["headers"] == [(b"a", b"1"), (b"b", b"1")]
+    assert seen.spans[0].attributes[semconv.STATUS] == "ok"
+
+
+async def test_a_method_that_a_client_made_up_is_not_recorded():
+    """It is the client's own word: neither the span's name nor an attribute."""
+
+    async def app(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body"})
+
+    async def send(_message):
+        return
+
+    scope = {"type": "http", "path": "/x", "method": "CANARY", "headers": []}
+    with recording(SystemClock()) as seen:
+        await StagelensMiddleware(app)(scope, app, send)
+    [span] = seen.spans
+    assert (span.name, span.attributes[semconv.HTTP_REQUEST_METHOD]) == ("HTTP", "_OTHER")
+    assert "CANARY" not in span.to_json()

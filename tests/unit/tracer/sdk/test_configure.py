@@ -155,3 +155,88 @@ def test_a_collectors_token_goes_with_each_body():
     server.shutdown()
     server.server_close()
     assert set(heard) == {"Bearer one", "Bearer two"}
+
+
+def test_a_set_up_that_fails_half_way_leaves_nothing_on(tmp_path):
+    """An instrumentation that does not fit: one error, and no call is recorded afterwards."""
+    out = run(
+        """
+        from tracer.sdk import instruments
+        def fails(*_, **__): raise ValueError("instrument 'x': of another version")
+        instruments.turn_on = fails
+        try:
+            tracer.configure(endpoint="http://127.0.0.1:9", flush_s=0.1)
+        except ValueError as problem:
+            print(problem)
+        look()
+        print(active(), dict(tracer.losses())["spans"]["received"])
+        """
+    )
+    assert out.split("\n")[:2] == ["instrument 'x': of another version", "None 0"]
+
+
+@pytest.mark.parametrize("wrong", ["content_limit=-1", "queue_items=-5", "flush_s=-1", "flush_s=0-0.1"])
+def test_a_number_below_zero_is_refused(wrong):
+    """Texts would be cut from the wrong end."""
+    tried = f"try:\n    tracer.configure({wrong})\nexcept ValueError as e:\n    print(e)"
+    out = run(tried + "\nprint(active())")
+    assert "give a number of at least 0" in out
+    assert out.split("\n")[1] == "None"
+
+
+def test_a_password_in_the_endpoint_is_not_logged():
+    """The receiver is away: the log names it without its user."""
+    out = run(
+        """
+        import logging, io
+        heard = io.StringIO()
+        logging.basicConfig(stream=heard)
+        tracer.configure(endpoint="http://me:CANARY@127.0.0.1:9/x?api_key=CANARY", flush_s=0.2)
+        look()
+        tracer.shutdown()
+        print(heard.getvalue())
+        """
+    )
+    assert "127.0.0.1:9/x" in out
+    assert "CANARY" not in out
+
+
+def test_spans_that_end_while_a_forked_process_does_are_sent(peer):
+    """A late fork may start no thread any more: what waits is sent by the one that ends it."""
+    run(
+        """
+        import atexit
+        tracer.configure(endpoint=os.environ['AT'])
+        import tracer.sdk.runtime as handle
+        import threading
+        child = os.fork()
+        if child == 0:
+            def no_more(self):
+                raise RuntimeError("can't create new thread at interpreter shutdown")
+            threading.Thread.start = no_more
+            look()
+            tracer.shutdown()
+            os._exit(0)
+        os.waitpid(child, 0)
+        """,
+        AT=peer.url,
+    )
+    assert peer.spans() == ["execute_tool look"]
+
+
+def test_set_up_from_many_threads_leaves_one_sender(peer):
+    """Lazily, by whichever request comes first."""
+    out = run(
+        """
+        import threading
+        threads = [threading.Thread(target=tracer.configure, kwargs={"endpoint": os.environ["AT"]})
+                   for _ in range(8)]
+        [t.start() for t in threads]; [t.join() for t in threads]
+        look()
+        tracer.flush(5)
+        print([t.name for t in threading.enumerate()].count("stagelens-export"))
+        """,
+        AT=peer.url,
+    )
+    assert out.strip() == "1"
+    assert peer.spans() == ["execute_tool look"]

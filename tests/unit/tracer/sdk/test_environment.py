@@ -243,6 +243,9 @@ def test_the_limits_of_attributes_hold_for_ours_too(variable, value, peer):
 
 def test_the_propagators_variable_decides_what_goes_out():
     """``OTEL_PROPAGATORS=baggage``: no ``traceparent``."""
-    code = "tracer.configure(endpoint='http://127.0.0.1:9', flush_s=0.1)\nwith tracer.stage('a'):\n    print(tracer.inject({}))"
+    code = (
+        "tracer.configure(endpoint='http://127.0.0.1:9', flush_s=0.1)\n"
+        "with tracer.stage('a'):\n    print(tracer.inject({}))"
+    )
     assert run(code, OTEL_PROPAGATORS="baggage").strip() == "{}"
     assert "traceparent" in run(code)
