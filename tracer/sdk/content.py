@@ -12,26 +12,12 @@ from opentelemetry.trace import Span
 from tracer import semconv
 from tracer.sdk.items import get, piece_of
 from tracer.sdk.runtime import Runtime
-from tracer.sdk.secrets import HIDDEN, scrub, scrub_text
+from tracer.sdk.secrets import HIDDEN, Room, scrub, scrub_text
+from tracer.sdk.sizes import size_of, text_of
 
 MOST_DOCUMENTS = 100
 SLACK = 4096
 """Characters of a stream kept beyond the limit, so that a redaction sees whole words there."""
-
-
-_encode = json.JSONEncoder(ensure_ascii=False, default=str).encode
-
-
-def text_of(value: object) -> str:
-    """``value`` as JSON, or as whatever text can be had of it; never raises."""
-    try:
-        if isinstance(value, str):
-            return value
-        if isinstance(value, bytes | bytearray):
-            return value.decode("utf-8", "replace")
-        return _encode(value)
-    except Exception:  # noqa: BLE001  a stranger's object may raise anything
-        return f"<{type(value).__name__}>"
 
 
 def note_content(runtime: Runtime, span: Span, name: str, value: object) -> None:
@@ -43,10 +29,26 @@ def note_content(runtime: Runtime, span: Span, name: str, value: object) -> None
     if not runtime.capture_content:
         return
     try:
-        text = scrub_text(text_of(value if isinstance(value, str) else scrub(value)))
-        note_text(runtime, span, name, text, len(text))
+        text, length = _beginning(value, runtime.content_limit + SLACK)
+        note_text(runtime, span, name, text, length)
     except Exception:  # noqa: BLE001  a stranger's object may raise anything
         runtime.fault()
+
+
+def _beginning(value: object, most: int) -> tuple[str, int]:
+    """At most ``most`` scrubbed characters of ``value``, and how many it has in all.
+
+    What is not recorded is not written out: a result of 100 MB would hold its caller up.
+    """
+    room = Room(most)
+    found = scrub(value, room)
+    text = found if isinstance(found, str) else text_of(found)
+    over = room.over or len(text) > most
+    clean = scrub_text(text[:most])
+    if not over:
+        return clean, len(clean)
+    length = len(value) if isinstance(value, str | bytes | bytearray) else size_of(value)
+    return clean, max(len(text) + 1, length or 0)
 
 
 def note_text(

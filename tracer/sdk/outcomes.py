@@ -11,6 +11,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from tracer import semconv
 from tracer.export import SCOPE
 from tracer.ids import RandomIds
+from tracer.sdk.content import SLACK
 from tracer.sdk.runtime import Runtime, active
 from tracer.sdk.secrets import scrub_text
 from tracer.spans import SpanDraft, to_readable
@@ -84,4 +85,5 @@ def _emit(
 def _reason(runtime: Runtime, reason: str) -> dict[str, str]:
     """The caller's own words: redacted and cut, recorded because they were given for it."""
     text = runtime.redact(semconv.OUTCOME_REASON, reason) if runtime.redact else reason
-    return {semconv.OUTCOME_REASON: scrub_text(text)[: runtime.content_limit]}
+    most = runtime.content_limit
+    return {semconv.OUTCOME_REASON: scrub_text(text[: most + SLACK])[:most]}

@@ -14,25 +14,35 @@ HIDDEN = "[hidden]"
 _NAMES = (
     r"authorization|api[-_ ]?key|apikey|cookie|passw(?:or)?d|passphrase|secret(?!ar)|credentials?"
     r"|(?:access|auth|bearer|id|refresh|session|security|csrf|xsrf)[-_]?token|private[-_]?key|x-amz-signature|jwt"
+    r"|subscription[-_]?key|basic[-_]?auth"
 )
-_NAME = re.compile(rf"(?i){_NAMES}|^(?:token|auth|key|sig|signature)$")
+_NAME = re.compile(rf"(?i){_NAMES}|^(?:token|auth|key|sig|signature|pwd|pass|bearer)$")
 _HEADERS = re.compile(r"(?i)^(?:(?:default|extra|request|response|http)[-_])?headers$")
-_NAMED = re.compile(
-    rf"""(?ix) ( [\w-]* (?:{_NAMES}) [\w-]* \\*["']? \s* (?: [:=] | ,(?=\s*b?["']) ) \s* )
-    ( \\+["'].*?\\+["'] | b?"(?:[^"\\]|\\.)*" | b?'(?:[^'\\]|\\.)*'
-    | (?:(?:bearer|basic|digest|negotiate)\s+)? [^\s"'&,;)}}\]]+ )"""
-)
-_WHOLE_LINE = re.compile(
-    r"""(?ix) ( [\w-]* (?: authorization | cookie ) \\*["']? \s* [:=] \s* )
-    (?: \\+["'].*?\\+["'] | b?(["']) .*? \2 | [^"'\r\n]+ )"""
-)
+_PATTERNS = tuple(re.compile(pattern) for pattern in (
+    r"""(?x) ( (?: authorization | cookie ) \\{0,8}["']? \s{0,9} [:=] \s{0,9} )
+    (?: \\{1,8}["'].*?\\{1,8}["'] | b?(["']) .*? \2 | [^"'\r\n]+ )""",
+    rf"""(?x) ( (?:{_NAMES}|(?<=["'])(?:pwd|pass|bearer)(?=\\{{0,8}}["'])) [\w-]{{0,64}} \\{{0,8}}["']?
+    \s{{0,9}} (?: [:=] | ,(?=\s{{0,9}}b?["']) ) \s{{0,9}} )
+    ( \\{{1,8}}["'].*?\\{{1,8}}["'] | b?"(?:[^"\\]|\\.)*" | b?'(?:[^'\\]|\\.)*'
+    | \[[^\]]{{0,4096}}\]? | \{{[^}}]{{0,4096}}\}}?
+    | (?:(?:bearer|basic|digest|negotiate)\s{{1,9}})? [^\s"'&,;)}}\]]+ )""",
+    r"([?&;](?:token|auth|key|sig|signature|pwd|pass)=)[^&;\s\"'#]+",
+    rf"((?:{_NAMES})[\w-]{{0,64}}(?:%22)?%3[ad](?:%22)?)[^%&\s\"']+",
+    rf"(<(?:[\w:-]{{0,32}})(?:{_NAMES})[\w-]{{0,32}}>)[^<]+(?=</)",
+    rf"""(name=\\?["'][\w-]{{0,32}}(?:{_NAMES})[\w-]{{0,32}}\\?["'][^>]{{0,200}}?value=\\?["'])[^"'\\]+""",
+))  # fmt: skip
+"""Each keeps its first group. They are looked for in lower case, where the first letters of the names
+are found quickly; repeats have an end, so that a long text without a space takes no longer than one
+with them."""
+_LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
 _SHAPES = re.compile(
-    r"\b(?:[Bb]earer|BEARER|[Bb]asic|BASIC|[Nn]egotiate)\s+(?=\S*?(?:[0-9=._~-]|[a-z][A-Z]|[A-Z]{5}))"
+    r"\b(?:[Bb]earer|BEARER|[Bb]asic|BASIC|[Nn]egotiate)\s+(?=\S{0,256}?(?:[0-9=._~-]|[a-z][A-Z]|[A-Z]{5}))"
     r"[A-Za-z0-9+/=._~-]{6,}"
-    r"|\b(?:sk|pk|rk|gsk|hf|gh[pousr]|xox[abpr]|glpat)[-_][A-Za-z0-9_-]{6,}"
+    r"|\b(?:sk|pk|rk|gsk|hf|gh[pousr]|github_pat|xox[abpr]|glpat)[-_][A-Za-z0-9_-]{6,}"
     r"|\bAKIA[A-Z0-9]{12,}|\bAIza[A-Za-z0-9_-]{20,}"
     r"|\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*)?"
-    r"|(?<=://)[^/\s:@]*:[^/\s@]+(?=@)"
+    r"|(?<=://)[^/\s:@]{0,256}:[^/\s@]{1,256}(?=@)"
+    r"|-----BEGIN [A-Z ]{0,20}PRIVATE KEY-----[^-]*(?:-----END [A-Z ]{0,20}PRIVATE KEY-----)?"
 )
 _CONTENT = re.compile(
     r"^(?:input\.value|output\.value|exception\.(?:message|stacktrace)|llm\.(?:prompts?|input_messages"
@@ -54,22 +64,56 @@ def is_secret(name: object) -> bool:
     return isinstance(name, str) and _NAME.search(name) is not None
 
 
-def scrub(value: Any, depth: int = 0) -> Any:
-    """``value`` without the fields that hold keys and headers, as deep as JSON is usual."""
+class Room:
+    """How many more characters there is room for; ``over`` once something was left out."""
+
+    def __init__(self, most: int) -> None:
+        self.left, self.over = most, False
+
+    def take(self, text: str) -> str:
+        kept = text[: max(0, self.left)]
+        self.over = self.over or len(kept) < len(text)
+        self.left -= len(kept) + 1
+        return kept
+
+    def is_full(self) -> bool:
+        self.over = self.over or self.left <= 0
+        return self.left <= 0
+
+
+def scrub(value: Any, room: Room | None = None, depth: int = 0) -> Any:
+    """``value`` without the fields that hold keys and headers, as deep as JSON is usual.
+
+    As much of it as there is ``room`` for.
+    """
+    room = room or Room(2**62)
     if isinstance(value, str):
-        return scrub_text(value)
+        return scrub_text(room.take(value))
+    if isinstance(value, bytes | bytearray):
+        return scrub_text(room.take(value[: max(0, room.left) + 4].decode("utf-8", "replace")))
+    room.left -= 2
     if depth > 8 or isinstance(value, int | float | None):
         return value
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        value = value._asdict()
     if isinstance(value, Mapping):
-        return {
-            k: HIDDEN if is_secret(k) or _is_headers(k) else scrub(v, depth + 1)
-            for k, v in value.items()
-        }
+        return _scrub_fields(value, room, depth)
     if isinstance(value, list | tuple):
         if len(value) == 2 and is_secret(value[0]):
             return [value[0], HIDDEN]
-        return [scrub(one, depth + 1) for one in value]
+        return [scrub(one, room, depth + 1) for one in value if not room.is_full()]
     return value
+
+
+def _scrub_fields(value: Mapping[Any, Any], room: Room, depth: int) -> dict[Any, Any]:
+    found: dict[Any, Any] = {}
+    for name, one in value.items():
+        if room.is_full():
+            break
+        hidden = is_secret(name) or _is_headers(name)
+        found[name] = HIDDEN if hidden else scrub(one, room, depth + 1)
+        room.left -= len(name) if isinstance(name, str) else 1
+    return found
 
 
 def _is_headers(name: object) -> bool:
@@ -78,9 +122,19 @@ def _is_headers(name: object) -> bool:
 
 def scrub_text(text: str) -> str:
     """``text`` without what looks like a key, with or without a name before it."""
-    for pattern in (_WHOLE_LINE, _NAMED):
-        text = pattern.sub(lambda found: found.group(1) + HIDDEN, text)
+    for pattern in _PATTERNS:
+        text = _without(text, pattern)
     return _SHAPES.sub(HIDDEN, text)
+
+
+def _without(text: str, pattern: re.Pattern[str]) -> str:
+    """``text`` with all but the first group of what is found in it hidden, whatever its case."""
+    low = text.lower() if text.isascii() else text.translate(_LOWER)  # both of the same length
+    pieces, at = [], 0
+    for found in pattern.finditer(low):
+        pieces += [text[at : found.end(1)], HIDDEN]
+        at = found.end()
+    return "".join([*pieces, text[at:]]) if pieces else text
 
 
 def without_secrets(attributes: Mapping[str, Any]) -> dict[str, Any]:

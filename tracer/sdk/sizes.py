@@ -1,15 +1,28 @@
-"""How long arguments and results are, without holding the caller up for it."""
+"""Arguments and results as text, and how long they are without holding the caller up for it."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from itertools import chain
 from typing import Any
 
-from tracer.sdk.content import text_of
-
 MOST_PARTS = 10_000
 EXACT = 100_000
+
+_encode = json.JSONEncoder(ensure_ascii=False, default=str).encode
+
+
+def text_of(value: object) -> str:
+    """``value`` as JSON, or as whatever text can be had of it; never raises."""
+    try:
+        if isinstance(value, str):
+            return value
+        if isinstance(value, bytes | bytearray):
+            return value.decode("utf-8", "replace")
+        return _encode(value)
+    except Exception:  # noqa: BLE001  a stranger's object may raise anything
+        return f"<{type(value).__name__}>"
 
 
 def size_of(value: object) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 import uuid
 from types import SimpleNamespace
 
@@ -13,9 +14,8 @@ from hypothesis import strategies as st
 import tracer
 from tracer import semconv
 from tracer.clock import Anchor, SystemClock
-from tracer.sdk.content import text_of
 from tracer.sdk.runtime import Runtime, active, install
-from tracer.sdk.sizes import EXACT, MOST_PARTS, size_of
+from tracer.sdk.sizes import EXACT, MOST_PARTS, size_of, text_of
 from tracer.testing import recording
 
 SCALARS = st.one_of(st.integers(), st.text(max_size=20), st.booleans(), st.floats(), st.none())
@@ -114,3 +114,23 @@ def test_a_top_k_that_is_no_usual_number_is_left_out(most):
     with recording() as seen:
         tracer.retrieval(top_k=most)(lambda _query: [])("q")
     assert semconv.GEN_AI_REQUEST_TOP_K not in seen.spans[0].attributes
+
+
+MAKES = [lambda text: text * 200, lambda text: [text] * 200, lambda text: {"t": [text] * 200}]
+
+
+@pytest.mark.parametrize("make", MAKES)
+def test_a_long_result_is_recorded_without_being_written_out(make):
+    """200 MB with content on: the beginning, what it was cut from, and no copy of the rest."""
+    result = make("x" * 1_000_000)
+    tool = tracer.tool("look")(lambda: result)
+    with recording(capture_content=True, content_limit=50) as seen:
+        tracemalloc.start()
+        tool()
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    told = seen.spans[0].attributes
+    assert len(told[semconv.GEN_AI_TOOL_RESULT]) == 50
+    [cut] = told[semconv.CUT]
+    assert int(cut.rpartition("=")[2]) >= 200_000_000
+    assert peak < 5_000_000
