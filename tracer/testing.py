@@ -18,6 +18,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 
 from tracer.clock import Anchor, Clock
+from tracer.ids import IdSource
 from tracer.sdk.providers import SpanIds
 from tracer.sdk.runtime import Redact, Runtime, install
 
@@ -39,6 +40,19 @@ class FakeClock:
 
     def forward(self, seconds: float) -> None:
         self.now_ns += round(seconds * 1e9)
+
+
+@dataclass
+class CountingIds:
+    """Ids 1, 2, 3 …: readable in a failing test, and the same in each run."""
+
+    last: int = 0
+
+    def trace_id(self) -> int:
+        self.last += 1
+        return self.last
+
+    span_id = trace_id
 
 
 @dataclass
@@ -64,10 +78,14 @@ def recording(
     capture_content: bool = False,
     redact: Redact | None = None,
     content_limit: int = 8192,
+    ids: IdSource | None = None,
 ) -> Iterator[Recorded]:
-    """Record decorated calls in memory; faults of the SDK itself are raised, not counted."""
+    """Record decorated calls in memory; faults of the SDK itself are raised, not counted.
+
+    ``ids``: where trace and span ids come from, such as :class:`CountingIds`; random without.
+    """
     seen = Recorded(clock or FakeClock())
-    provider = TracerProvider(resource=Resource({}), id_generator=SpanIds())
+    provider = TracerProvider(resource=Resource({}), id_generator=SpanIds(ids))
     provider.add_span_processor(seen)
     runtime = Runtime(
         provider.get_tracer("test"), seen.clock, Anchor.take(seen.clock), capture_content, redact,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import socket
 import subprocess
 import sys
 import urllib.request
@@ -18,6 +17,7 @@ import pytest
 from tests.fake_llm.dialects import chat, whole, whole_tools
 from tests.fake_llm.server import FakeLlm, fake_llm
 from tests.support.otlp_peer import OtlpPeer, otlp_peer
+from tests.support.programs import free_port
 from tracer import semconv
 
 ROOT = Path(__file__).parents[2]
@@ -97,12 +97,6 @@ async def test_the_agent_runs_its_tools_side_by_side_in_one_trace(peer):
 
 SLACK_NS = 500_000_000
 """A busy machine may start a thread late."""
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 async def up(url: str, process: subprocess.Popen[bytes]) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from tracer.testing import CountingIds
+
+__all__ = ["CountingIds", "FakeClock"]
+
 
 class FakeClock:
     """Both clocks of :class:`tracer.clock.Clock`, moved by hand."""
@@ -21,20 +25,3 @@ class FakeClock:
         step = round(seconds * 1e9)
         self.mono += step
         self.unix += step
-
-
-class CountingIds:
-    """Ids 1, 2, 3 …: readable in a failing test."""
-
-    def __init__(self) -> None:
-        self._last = 0
-
-    def _next(self) -> int:
-        self._last += 1
-        return self._last
-
-    def trace_id(self) -> int:
-        return self._next()
-
-    def span_id(self) -> int:
-        return self._next()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import textwrap
@@ -25,3 +26,9 @@ def run(code: str, *, code_wanted: int = 0, **environment: str) -> subprocess.Co
     )  # fmt: skip
     assert done.returncode == code_wanted, done.stdout + done.stderr
     return done
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]

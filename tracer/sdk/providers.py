@@ -12,14 +12,14 @@ from opentelemetry.sdk.trace.id_generator import IdGenerator, RandomIdGenerator
 
 from tracer import semconv
 from tracer.export import SCOPE
-from tracer.ids import RandomIds
+from tracer.ids import IdSource, RandomIds
 
 
 class SpanIds(IdGenerator):
     """The SDK's own ids come from the module ``random``, which programs seed."""
 
-    def __init__(self) -> None:
-        self._ids = RandomIds()
+    def __init__(self, ids: IdSource | None = None) -> None:
+        self._ids = ids or RandomIds()
 
     def generate_span_id(self) -> int:
         return self._ids.span_id()
