@@ -29,9 +29,10 @@ def write(span: Span, told: Mapping[str, Any]) -> None:
     or counted gets them the usual way.
     """
     held = getattr(span, "_attributes", None)
-    if type(held) is BoundedAttributes and held.max_value_len is None and not held._immutable:  # noqa: SLF001
+    if type(held) is BoundedAttributes and held.max_value_len is None:
         most, kept = held.maxlen, held._dict  # noqa: SLF001
-        if most is None or len(kept) + len(told) <= most:
+        fits = most is None or len(kept) + len(told) <= most
+        if fits and getattr(span, "_end_time", 0) is None:
             with held._lock:  # noqa: SLF001
                 kept.update(told)
             return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from contextvars import ContextVar
 from numbers import Integral, Real
 from typing import Any
 
@@ -16,6 +17,8 @@ from tracer.sdk.secrets import HIDDEN, Room, scrub, scrub_text
 from tracer.sdk.sizes import size_of, text_of
 
 MOST_DOCUMENTS = 100
+_redacting = ContextVar("stagelens-redacting", default=False)
+"""What a redaction hook calls is traced, but its content would be given to the hook, and so on."""
 SLACK = 4096
 """Characters of a stream kept beyond the limit, so that a redaction sees whole words there."""
 
@@ -26,7 +29,7 @@ def note_content(runtime: Runtime, span: Span, name: str, value: object) -> None
     Without keys and headers, redacted by the user's hook, and cut at a character. What was
     cut is named in ``stagelens.cut`` with its whole length.
     """
-    if not runtime.capture_content:
+    if not runtime.capture_content or _redacting.get():
         return
     try:
         text, length = _beginning(value, runtime.content_limit + SLACK)
@@ -57,12 +60,15 @@ def note_text(
     """Record scrubbed ``text``, which is the beginning of ``length`` characters."""
     whole = length == len(text)
     if runtime.redact is not None:
+        inside = _redacting.set(True)
         try:
             text = "".join((runtime.redact(name, text),))  # raises where it gave no text
         except Exception:  # noqa: BLE001  what could not be redacted is not recorded
             span.set_attribute(name, HIDDEN)
             runtime.fault()
             return
+        finally:
+            _redacting.reset(inside)
     if not whole:
         text = text[: max(0, len(text) - SLACK)]
     if len(text) > runtime.content_limit or not whole:
@@ -102,7 +108,7 @@ class StreamText:
             self._kept += len(piece)
 
     def note(self, runtime: Runtime, span: Span, name: str) -> None:
-        if not self._length:
+        if not self._length or _redacting.get():
             return
         text = "".join(self._pieces)
         clean = scrub_text(text)

@@ -81,8 +81,17 @@ class ExportProcessor(SpanProcessor):
         if scope is not None and scope.name == SCOPE:
             return
         task = current_task() if parent_context is None else task_of(parent_context)
-        if task is not None and span.context is not None and len(self._tasks) < MOST_REMEMBERED:
-            self._tasks[span.context.span_id] = task
+        if task is None or span.context is None:
+            return
+        if len(self._tasks) >= MOST_REMEMBERED:  # of spans that nobody ended: the oldest is forgotten
+            self._forget_one()
+        self._tasks[span.context.span_id] = task
+
+    def _forget_one(self) -> None:
+        try:
+            self._tasks.pop(next(iter(self._tasks)), None)
+        except (RuntimeError, StopIteration):  # another thread is at it
+            return
 
     def on_end(self, span: ReadableSpan) -> None:
         context = span.context

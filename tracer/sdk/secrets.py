@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 HIDDEN = "[hidden]"
@@ -16,9 +17,9 @@ _NAMES = (
     r"|(?:access|auth|bearer|id|refresh|session|security|csrf|xsrf)[-_]?token|private[-_]?key|x-amz-signature|jwt"
     r"|subscription[-_]?key|basic[-_]?auth"
 )
-_NAME = re.compile(rf"(?i){_NAMES}|^(?:token|auth|key|sig|signature|pwd|pass|bearer)$")
-_HEADERS = re.compile(r"(?i)^(?:(?:default|extra|request|response|http)[-_])?headers$")
-_PATTERNS = tuple(re.compile(pattern) for pattern in (
+_NAME = rf"(?i){_NAMES}|^(?:token|auth|key|sig|signature|pwd|pass|bearer)$"
+_HEADERS = r"(?i)^(?:(?:default|extra|request|response|http)[-_])?headers$"
+_PATTERNS = (
     r"""(?x) ( (?: authorization | cookie ) \\{0,8}["']? \s{0,9} [:=] \s{0,9} )
     (?: \\{1,8}["'].*?\\{1,8}["'] | b?(["']) .*? \2 | [^"'\r\n]+ )""",
     rf"""(?x) ( (?:{_NAMES}|(?<=["'])(?:pwd|pass|bearer)(?=\\{{0,8}}["'])) [\w-]{{0,64}} \\{{0,8}}["']?
@@ -30,12 +31,12 @@ _PATTERNS = tuple(re.compile(pattern) for pattern in (
     rf"((?:{_NAMES})[\w-]{{0,64}}(?:%22)?%3[ad](?:%22)?)[^%&\s\"']+",
     rf"(<(?:[\w:-]{{0,32}})(?:{_NAMES})[\w-]{{0,32}}>)[^<]+(?=</)",
     rf"""(name=\\?["'][\w-]{{0,32}}(?:{_NAMES})[\w-]{{0,32}}\\?["'][^>]{{0,200}}?value=\\?["'])[^"'\\]+""",
-))  # fmt: skip
+)  # fmt: skip
 """Each keeps its first group. They are looked for in lower case, where the first letters of the names
 are found quickly; repeats have an end, so that a long text without a space takes no longer than one
 with them."""
 _LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
-_SHAPES = re.compile(
+_SHAPES = (
     r"\b(?:[Bb]earer|BEARER|[Bb]asic|BASIC|[Nn]egotiate)\s+(?=\S{0,256}?(?:[0-9=._~-]|[a-z][A-Z]|[A-Z]{5}))"
     r"[A-Za-z0-9+/=._~-]{6,}"
     r"|\b(?:sk|pk|rk|gsk|hf|gh[pousr]|github_pat|xox[abpr]|glpat)[-_][A-Za-z0-9_-]{6,}"
@@ -44,7 +45,7 @@ _SHAPES = re.compile(
     r"|(?<=://)[^/\s:@]{0,256}:[^/\s@]{1,256}(?=@)"
     r"|-----BEGIN [A-Z ]{0,20}PRIVATE KEY-----[^-]*(?:-----END [A-Z ]{0,20}PRIVATE KEY-----)?"
 )
-_CONTENT = re.compile(
+_CONTENT = (
     r"^(?:input\.value|output\.value|exception\.(?:message|stacktrace)|llm\.(?:prompts?|input_messages"
     r"|output_messages|completions|prompt_template|tools|invocation_parameters|function_call)(?:\.|$)"
     r"|gen_ai\.(?:prompt|completion|input|output|system_instructions|tool\.definitions"
@@ -54,14 +55,20 @@ _CONTENT = re.compile(
     r"|traceloop\.(?:entity\.(?:input|output)|association|prompt)|db\.(?:statement|query\.text)"
     r"|message\.|document\.|metadata$|(?:http|url)\.(?:url|full|target|query|request\.header|response\.header))"
 )
-_HEADER_ATTRIBUTE = re.compile(r"^http\.(?:request|response)\.header\.|^rpc\..*\.metadata\.")
+_HEADER_ATTRIBUTE = r"^http\.(?:request|response)\.header\.|^rpc\..*\.metadata\."
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """Compiled with its first use: all of them take a tenth of what importing the SDK may take."""
+    return re.compile(pattern)
 
 
 def is_secret(name: object) -> bool:
     """Whether a field of this name holds a key."""
     if isinstance(name, bytes):
         name = name.decode("latin-1")
-    return isinstance(name, str) and _NAME.search(name) is not None
+    return isinstance(name, str) and _compiled(_NAME).search(name) is not None
 
 
 class Room:
@@ -117,14 +124,14 @@ def _scrub_fields(value: Mapping[Any, Any], room: Room, depth: int) -> dict[Any,
 
 
 def _is_headers(name: object) -> bool:
-    return isinstance(name, str) and _HEADERS.match(name) is not None
+    return isinstance(name, str) and _compiled(_HEADERS).match(name) is not None
 
 
 def scrub_text(text: str) -> str:
     """``text`` without what looks like a key, with or without a name before it."""
     for pattern in _PATTERNS:
-        text = _without(text, pattern)
-    return _SHAPES.sub(HIDDEN, text)
+        text = _without(text, _compiled(pattern))
+    return _compiled(_SHAPES).sub(HIDDEN, text)
 
 
 def _without(text: str, pattern: re.Pattern[str]) -> str:
@@ -142,10 +149,10 @@ def without_secrets(attributes: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: scrub_text(value) if isinstance(value, str) else value
         for name, value in attributes.items()
-        if not _HEADER_ATTRIBUTE.match(name) and not is_secret(name)
+        if not _compiled(_HEADER_ATTRIBUTE).match(name) and not is_secret(name)
     }
 
 
 def without_content(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """The same without prompts, answers, arguments, documents and exceptions' texts."""
-    return {k: v for k, v in without_secrets(attributes).items() if not _CONTENT.match(k)}
+    return {k: v for k, v in without_secrets(attributes).items() if not _compiled(_CONTENT).match(k)}

@@ -134,3 +134,22 @@ def test_a_long_result_is_recorded_without_being_written_out(make):
     [cut] = told[semconv.CUT]
     assert int(cut.rpartition("=")[2]) >= 200_000_000
     assert peak < 5_000_000
+
+
+def test_a_redaction_may_call_what_is_traced_itself():
+    """Its spans are made; their content is not given to it again, and so on for ever."""
+
+    @tracer.tool
+    def known(name: str) -> str:
+        return "*"
+
+    @tracer.tool
+    def look(x: str) -> str:
+        return x
+
+    hook = lambda _name, text: text.replace("CANARY", known("CANARY"))  # noqa: E731
+    with recording(capture_content=True, redact=hook) as seen:
+        look("CANARY")
+    assert [span.name for span in seen.spans] == ["execute_tool known"] * 2 + ["execute_tool look"]
+    assert seen.spans[2].attributes[semconv.GEN_AI_TOOL_RESULT] == "*"
+    assert "CANARY" not in "".join(span.to_json() for span in seen.spans)

@@ -169,6 +169,19 @@ def test_the_own_spans_of_an_exporter_are_not_made():
     assert out.strip() == "2"
 
 
+def test_spans_of_others_that_nobody_ends_do_not_pile_up(joined):
+    """The newest 10,000 are remembered: what comes after still counts in its task."""
+    provider = TracerProvider()
+    processor, theirs = joined(provider), provider.get_tracer("theirs")
+    with tracer.trace("task") as live:
+        for _ in range(10_050):
+            theirs.start_span("never")
+        with theirs.start_as_current_span("found", attributes={semconv.GEN_AI_OPERATION_NAME: "retrieval"}):
+            pass
+    assert len(processor._tasks) == 9_999
+    assert [stage for stage, _, _ in live.task.intervals] == ["retrieval"]
+
+
 def test_spans_that_begin_after_the_wall_clock_left_are_placed_anew():
     """A laptop that slept for eight hours: the monotonic clock did not count them."""
     clock = FakeClock()
