@@ -169,16 +169,13 @@ def tool(name: Any = "", *, call_id: str = "") -> Any:
     if call_id:
         told[semconv.GEN_AI_TOOL_CALL_ID] = str(call_id)
     spec = Spec("execute_tool", Stage.TOOL, name=_text(name), attributes=told,
-                output=semconv.GEN_AI_TOOL_RESULT)  # fmt: skip
+                output=semconv.GEN_AI_TOOL_RESULT, named=semconv.GEN_AI_TOOL_NAME)  # fmt: skip
 
     def begin(runtime: Runtime, spec: Spec, function: Any, args: Any, kwargs: Any) -> Live:
         given = _arguments(function, args, kwargs)
-        more: dict[str, Any] = {}
-        if known := spec.name or _text(getattr(function, "__name__", "")):
-            more[semconv.GEN_AI_TOOL_NAME] = known
-        if (size := size_of(given)) is not None:
-            more[semconv.ARGUMENTS_SIZE] = size
-        live = Live(runtime, spec, spec.span_name, more=more)
+        size = size_of(given)
+        more = {semconv.ARGUMENTS_SIZE: size} if size is not None else None
+        live = Live(runtime, spec, spec.span_name, None, more)
         if runtime.capture_content:
             note_content(runtime, live.span, semconv.GEN_AI_TOOL_ARGUMENTS, given)
         return live
@@ -261,26 +258,29 @@ def agent(name: Any = "") -> Any:
 
 
 @functools.lru_cache(maxsize=2048)
-def _signature(function: Any) -> tuple[inspect.Signature, tuple[str, ...] | None]:
-    """The signature, and the names of the parameters where each has one and no star."""
+def _signature(function: Any) -> tuple[inspect.Signature, tuple[str, ...] | None, bool]:
+    """The signature, the names of the parameters where each has one and no star, and whether
+    one of them is the method's own object."""
     found = inspect.signature(function)
     parameters = found.parameters.values()
     plain = all(p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) for p in parameters)
     names = tuple(p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD)
-    return found, names if plain else None
+    return found, names if plain else None, not {"self", "cls"}.isdisjoint(found.parameters)
 
 
 def _arguments(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """The call's arguments by name, without ``self`` and ``cls``."""
     try:
-        signature, names = _signature(function)
+        signature, names, has_owner = _signature(function)
         if names is not None and len(args) <= len(names):
-            bound = dict(zip(names, args, strict=False))
-            bound.update(kwargs)
+            bound = dict(zip(names, args))  # noqa: B905  there may be fewer
+            if kwargs:
+                bound.update(kwargs)
         else:
             bound = dict(signature.bind(*args, **kwargs).arguments)
     except (TypeError, ValueError):  # unhashable, without a signature, or called wrongly
         return dict(kwargs)
-    bound.pop("self", None)
-    bound.pop("cls", None)
+    if has_owner:
+        bound.pop("self", None)
+        bound.pop("cls", None)
     return bound

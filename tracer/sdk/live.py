@@ -29,7 +29,7 @@ class Spec:
 
     ``from_first_item``: the stage begins with a stream's first item; without one there is
     no stage, because nobody says how the wait divides. ``output``: the attribute that takes
-    the text of a stream where content is captured.
+    the text of a stream where content is captured. ``named``: the attribute that takes the name.
     """
 
     operation: str = ""
@@ -41,6 +41,7 @@ class Spec:
     attributes: Mapping[str, Any] = field(default_factory=dict)
     output: str = ""
     span_name: str = ""
+    named: str = ""
 
     def __post_init__(self) -> None:
         told: dict[str, Any] = {}

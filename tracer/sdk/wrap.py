@@ -37,6 +37,8 @@ def wrap(function: Any, spec: Spec, begin: Begin, finish: Finish) -> Any:
     plain = inspect.isroutine(function) or isinstance(function, functools.partial)
     called = function if plain else getattr(function, "__call__", function)  # noqa: B004
     spec = replace(spec, span_name=span_name(spec, function))
+    if spec.named:
+        spec = replace(spec, attributes={**spec.attributes, spec.named: spec.name or own_name(function)})
     kind: Callable[..., Any]
     if inspect.isasyncgenfunction(called) or inspect.isgeneratorfunction(called):
         kind = _generator
@@ -49,9 +51,12 @@ def wrap(function: Any, spec: Spec, begin: Begin, finish: Finish) -> Any:
 
 def span_name(spec: Spec, function: Any) -> str:
     """``{operation} {name}``, the conventions' form; the function's name where none was given."""
-    own = getattr(function, "__name__", "") or type(function).__name__
-    told = spec.name or (own if function is not None else "")
+    told = spec.name or (own_name(function) if function is not None else "")
     return f"{spec.operation} {told}".strip() if spec.operation else told or "stage"
+
+
+def own_name(function: Any) -> str:
+    return str(getattr(function, "__name__", "") or type(function).__name__)
 
 
 def _named(wrapper: Any, function: Any) -> Any:
