@@ -4,8 +4,9 @@ Answer ``n`` (in the order of arrival) has its first token after a delay drawn f
 lognormal distribution of seed ``SEED``, then one token every ``GAP_S``, as many as
 ``max_tokens`` says. With a second argument it writes there, a line an answer, when its
 tokens really left: seconds from the request's last byte, and the monotonic clock's time
-of that byte (uvloop's own clock counts milliseconds). Words count as prompt tokens.
-``GET /v1/models`` names one model.
+of that byte. Both are taken where they happen: a request's byte when the kernel had it, a
+token after the call that gave it to the kernel (uvloop's own clock counts milliseconds).
+Words count as prompt tokens. ``GET /v1/models`` names one model.
 """
 
 from __future__ import annotations
@@ -21,8 +22,14 @@ from typing import IO
 import httptools
 import uvloop
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from proxy.arrival import stamp_arrivals, stamped
+from tracer.clock import SystemClock
+
 SEED, MEDIAN_S, SPREAD, GAP_S = 7, 0.06, 0.5, 0.008
 TEMPLATE = 9
+CLOCK = SystemClock()
 HEAD = (b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n"
         b"\r\n")  # fmt: skip
 MODELS = b'{"object":"list","data":[{"id":"m","object":"model","created":1,"owned_by":"x"}]}'
@@ -60,6 +67,9 @@ class Server(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self._transport = transport
+        transport.set_write_buffer_limits(high=0)  # written at once, not when the turn ends
+        stamp_arrivals(transport)
+        self._reading = stamped(transport, self._take)
         self._parser = httptools.HttpRequestParser(self)
         self._loop = asyncio.get_running_loop()
 
@@ -73,9 +83,15 @@ class Server(asyncio.Protocol):
         self._body += data
 
     def data_received(self, data: bytes) -> None:
+        self._take(data, None)
+
+    def _take(self, data: bytes, arrived: int | None) -> None:
+        self._read_s = (CLOCK.mono_ns() if arrived is None else CLOCK.mono_of_recent(arrived)) / 1e9
         self._parser.feed_data(data)
 
     def connection_lost(self, _: Exception | None) -> None:
+        if self._reading is not None:
+            self._reading.end()
         if self._timer is not None:
             self._timer.cancel()
 
@@ -83,7 +99,7 @@ class Server(asyncio.Protocol):
         if not self._url.endswith(b"/completions"):
             self._transport.write(plain(MODELS if self._url.endswith(b"/models") else b"{}"))
             return
-        self._began = time.monotonic()
+        self._began = self._read_s
         told = json.loads(self._body)
         self._tokens = told.get("max_completion_tokens") or told.get("max_tokens") or 16
         self._prompt = TEMPLATE + sum(len(_text(m).split()) for m in told.get("messages", ()))
