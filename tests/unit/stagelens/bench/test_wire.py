@@ -56,16 +56,17 @@ async def test_a_connection_is_kept_and_its_stamps_are_in_order():
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's stamps are Linux's")
 async def test_an_answer_counts_from_when_it_came_not_from_when_it_was_read():
     """The client's loop is held up while a whole answer arrives: no stamp is later than that."""
-    go, answered = threading.Event(), threading.Event()
+    asked, go, answered = (threading.Event() for _ in range(3))
 
     def serve(listener: socket.socket) -> None:
         connection, _ = listener.accept()
         with connection:
-            asked = connection.recv(65536)
+            connection.recv(65536)
+            asked.set()
             go.wait(20)
             body = b'data: {"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}\n\n'
             head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: %d\r\n\r\n"
-            connection.sendall(head % len(body) + body if asked else b"")
+            connection.sendall(head % len(body) + body)
             answered.set()
             connection.recv(1)
 
@@ -75,8 +76,7 @@ async def test_an_answer_counts_from_when_it_came_not_from_when_it_was_read():
         async with Asking(f"http://127.0.0.1:{listener.getsockname()[1]}") as asking:
             sample = Sample(0, asking.clock.mono_ns(), True)
             sending = asyncio.create_task(asking.client.send(asking.request, sample))
-            while not sample.sent_ns:
-                await asyncio.sleep(0)
+            assert await asyncio.to_thread(asked.wait, 20)
             go.set()
             assert answered.wait(20)
             came_by_ns = asking.clock.mono_ns()
