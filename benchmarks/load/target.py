@@ -1,11 +1,12 @@
 """A scripted server for measuring load clients: every answer's times are known.
 
 Answer ``n`` (in the order of arrival) has its first token after a delay drawn from a
-lognormal distribution of seed ``SEED``, then one token every ``GAP_S``, as many as
-``max_tokens`` says. With a second argument it writes there, a line an answer, when its
-tokens really left: seconds from the request's last byte, and the monotonic clock's time
-of that byte. Both are taken where they happen: a request's byte when the kernel had it, a
-token after the call that gave it to the kernel (uvloop's own clock counts milliseconds).
+lognormal distribution of seed ``SEED`` (its median, in seconds, is the third argument),
+then one token every ``GAP_S``, as many as ``max_tokens`` says. With a second argument it
+writes there, a line an answer, when its tokens really left: seconds from the request's last
+byte, and the monotonic clock's time of that byte. Both are taken where they happen: a
+request's byte when the kernel had it, a token after the call that gave it to the kernel
+(uvloop's own clock counts milliseconds).
 Words count as prompt tokens. ``GET /v1/models`` names one model.
 """
 
@@ -27,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from proxy.arrival import stamp_arrivals, stamped
 from tracer.clock import SystemClock
 
-SEED, MEDIAN_S, SPREAD, GAP_S = 7, 0.06, 0.5, 0.008
+SEED, SPREAD, GAP_S = 7, 0.5, 0.008
 TEMPLATE = 9
 CLOCK = SystemClock()
 HEAD = (b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n"
@@ -61,8 +62,8 @@ def plain(body: bytes) -> bytes:
 class Server(asyncio.Protocol):
     """One connection; requests on it one after another."""
 
-    def __init__(self, log: IO[str] | None) -> None:
-        self._log = log
+    def __init__(self, log: IO[str] | None, median_s: float) -> None:
+        self._log, self._median_s = log, median_s
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -105,7 +106,7 @@ class Server(asyncio.Protocol):
         self._prompt = TEMPLATE + sum(len(_text(m).split()) for m in told.get("messages", ()))
         self._stream = bool(told.get("stream"))
         self._left: list[float] = []
-        self._first = self._began + MEDIAN_S * _rng.lognormvariate(0, SPREAD)
+        self._first = self._began + self._median_s * _rng.lognormvariate(0, SPREAD)
         self._timer = self._loop.call_at(self._first, self._next)
 
     def _next(self) -> None:
@@ -140,9 +141,9 @@ def _text(message: dict[str, object]) -> str:
     return " ".join(str(part.get("text", "")) for part in content)  # type: ignore[attr-defined]
 
 
-async def main(port: int, log: IO[str] | None) -> None:
+async def main(port: int, log: IO[str] | None, median_s: float) -> None:
     server = await asyncio.get_running_loop().create_server(
-        lambda: Server(log), "127.0.0.1", port, backlog=4096
+        lambda: Server(log, median_s), "127.0.0.1", port, backlog=4096
     )
     print("ready", flush=True)
     await server.serve_forever()
@@ -150,4 +151,4 @@ async def main(port: int, log: IO[str] | None) -> None:
 
 if __name__ == "__main__":
     told = Path(sys.argv[2]).open("w", buffering=1) if len(sys.argv) > 2 else None  # noqa: SIM115
-    uvloop.run(main(int(sys.argv[1]), told))
+    uvloop.run(main(int(sys.argv[1]), told, float(sys.argv[3]) if len(sys.argv) > 3 else 0.06))
