@@ -40,8 +40,9 @@ class StreamedCalls:
         return self._theirs > 0
 
     def own(self) -> list[ToolCall]:
-        """Those that are not the client's."""
-        return [ToolCall(a.id, a.name, "".join(a.pieces)) for a in self._asked if a.outward is None]
+        """Those that are not the client's; one without a name is none."""
+        own = [a for a in self._asked if a.name and a.outward is None]
+        return [ToolCall(a.id, a.name, "".join(a.pieces)) for a in own]
 
     def take(self, given: list[Any]) -> list[dict[str, Any]]:
         """Keep the pieces; those of the client's own tools come back, to be passed on untouched."""

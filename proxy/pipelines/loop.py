@@ -51,6 +51,7 @@ class Loop:
         self._out, self._live, self._runs = out, live, runs
         self._usage: dict[str, Any] = {}
         self._text = ""
+        self._stream = False
 
     async def run(self, asked: dict[str, Any]) -> None:
         """Answer the request whose body is ``asked``.
@@ -59,6 +60,7 @@ class Loop:
             PipelineProblem: it fails; the answer may have begun.
         """
         messages = _checked(asked)
+        self._stream = asked.get("stream") is True
         their_tools = _tools_of(asked)
         documents = await self._retrieve(_query(messages))
         system = system_text(self._settings.system_prompt, documents)
@@ -149,7 +151,7 @@ class Loop:
                 raise PipelineProblem(502, "tool_failed", text) from None
             return json.dumps({"error": {"type": problem.kind, "message": problem.text}})
         finally:
-            if self._settings.show_tools and self._out.begun:
+            if self._settings.show_tools and self._stream:
                 await self._show(call, status)
 
     async def _show(self, call: ToolCall, status: str) -> None:
