@@ -17,6 +17,7 @@ from proxy.protocol import ENTERED
 from proxy.request.live import LiveRequest
 from proxy.stream.chunks import identifier
 from proxy.stream.sse import SseReader
+from proxy.upstream.decode import Decoder, Identity, Unreadable, decoder_for
 
 _OWN = (b"content-length", b"transfer-encoding", b"accept-encoding", b"content-encoding")
 
@@ -56,6 +57,7 @@ class Round:
         self._status = 0
         self._stream = False
         self._reader = SseReader()
+        self._decoder: Decoder = Identity()
         self._body = bytearray()
         self._ended = False
         self._calls = StreamedCalls(is_theirs)
@@ -99,20 +101,31 @@ class Round:
         return self.result
 
     async def _take(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
-            self._status = message["status"]
-            headers = {n.lower(): v for n, v in message["headers"]}
-            kind = headers.get(b"content-type", b"")
-            self._retry_after = headers.get(b"retry-after")
-            self._stream = self._status == 200 and kind.lower().startswith(b"text/event-stream")
-            self._live.clocks = self._clocks  # a forwarder set its own, which sees one round
-        elif message["type"] == "http.response.body" and self._problem is None:
-            try:
-                await self._take_body(message.get("body", b""))
-            except PipelineProblem as problem:
-                self._problem = problem
-                raise _Stop from None
-            self._ended = self._ended or not message.get("more_body", False)
+        if self._problem is not None:
+            return
+        try:
+            if message["type"] == "http.response.start":
+                self._take_start(message)
+            elif message["type"] == "http.response.body":
+                for piece in self._decoder.feed(message.get("body", b"")):
+                    await self._take_body(piece)
+                self._ended = self._ended or not message.get("more_body", False)
+        except Unreadable:
+            self._problem = PipelineProblem(502, "bad_answer", "the model's answer cannot be unpacked")
+            raise _Stop from None
+        except PipelineProblem as problem:
+            self._problem = problem
+            raise _Stop from None
+
+    def _take_start(self, message: Message) -> None:
+        self._status = message["status"]
+        headers = {n.lower(): v for n, v in message["headers"]}
+        kind = headers.get(b"content-type", b"")
+        self._retry_after = headers.get(b"retry-after")
+        self._stream = self._status == 200 and kind.lower().startswith(b"text/event-stream")
+        self._live.clocks = self._clocks  # a forwarder set its own, which sees one round
+        # some servers pack an answer though nobody asked for it
+        self._decoder = decoder_for(headers.get(b"content-encoding", b"").decode("latin-1"))
 
     async def _take_body(self, part: bytes) -> None:
         self._size += len(part)

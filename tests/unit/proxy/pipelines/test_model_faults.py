@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 
 import httpx
@@ -109,6 +110,26 @@ async def test_half_a_character_passes_both_ways():
     assert answer.status_code == 200
     assert text_of(answer) == "\ud83d"
     assert json.loads(fake.requests[0].body)["messages"][-1]["content"] == "\ud83d"
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_an_answer_that_came_packed_is_unpacked(stream: bool):
+    """Some servers do so though nobody asked for it; the client gets it as it can read it."""
+    streamed = [ROLE, content("all"), delta(finish="stop"), DONE]
+    steps = streamed if stream else whole({"content": "all"}).steps
+    kind = "text/event-stream" if stream else "application/json"
+    body = gzip.compress(b"".join(steps))
+    packed = Reply([body], content_type=kind, headers=[("Content-Encoding", "gzip")])
+    answer, _, _, fake = await ask([packed], bot(), stream=stream)
+    assert (text_of(answer) if stream else answer.json()["choices"][0]["message"]["content"]) == "all"
+    assert fake.requests[0].header("accept-encoding") == "identity"
+
+
+async def test_an_answer_in_an_unknown_packing_is_an_error_of_the_model():
+    """502, and no bytes of it."""
+    packed = Reply([b"xyz"], headers=[("Content-Encoding", "snappy")])
+    answer, _, _, _ = await ask([packed], bot(), stream=True)
+    assert (answer.status_code, answer.json()["error"]["type"]) == (502, "bad_answer")
 
 
 async def test_a_model_that_is_busy_says_when_to_ask_again():
