@@ -260,10 +260,11 @@ def _tokens(record: RequestRecord) -> Iterator[tuple[str, AttributeValue]]:
     calls = record.calls
     if not calls or not record.operation:
         return
-    yield semconv.CHOICES, 1 if any(c.internal for c in calls) else sum(c.n for c in calls)
-    if reason := calls[0].finish_reason:
-        yield semconv.FINISH_REASON, reason
     searched = any(c.internal for c in calls)
+    rounds = bool(record.marks.runs)  # of a pipeline: one answer, which the last of them ends
+    yield semconv.CHOICES, 1 if searched or rounds else sum(c.n for c in calls)
+    if reason := calls[-1 if rounds else 0].finish_reason:
+        yield semconv.FINISH_REASON, reason
     if searched:  # many calls make one answer: the first has its prompt, none its tokens
         calls = calls[:1]
     for name, given in (
