@@ -11,6 +11,11 @@ def clean(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
+def printable(text: str) -> str:
+    """``text`` without what a terminal would obey."""
+    return "".join(one if one.isprintable() else "?" for one in text)
+
+
 def encoded(body: object) -> bytes:
     """``body`` as JSON; where UTF-8 cannot tell it, in escapes, as it came."""
     try:

@@ -74,7 +74,7 @@ class _Model:
     def encode(self, texts: list[str]) -> list[list[float]]:
         import torch
 
-        # beside an engine that has the cores, threads that wait for each other take 100 times as long
+        # beside an engine that has the cores, threads wait for each other: one alone is sooner done
         torch.set_num_threads(1 if len(texts) == 1 else self._threads)
         vectors: list[list[float]] = []
         with torch.inference_mode():

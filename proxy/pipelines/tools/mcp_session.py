@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
@@ -19,6 +20,7 @@ from mcp.client.streamable_http import streamable_http_client
 from proxy.errors import ProxyError
 from proxy.pipelines.problems import StageProblem
 from proxy.pipelines.settings import McpTools
+from proxy.pipelines.text import printable
 from proxy.pipelines.tools.mcp_stdio import limited_stdio
 from proxy.pipelines.tools.mcp_web import make_client
 
@@ -42,6 +44,7 @@ class Session:
         self._headers = headers
         self._leave = asyncio.Event()
         self._calls: set[anyio.CancelScope] = set()
+        self._last_words: deque[str] = deque(maxlen=5)
         self._ready: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
         self._ready.add_done_callback(_seen)
         self._keeper = asyncio.create_task(self._keep(before))
@@ -104,6 +107,8 @@ class Session:
             for scope in list(self._calls):
                 scope.cancel()
             if not self._ready.done():
+                said = next((line for line in reversed(self._last_words) if line), "")
+                why += f"; it said: {printable(said)}" if said else ""
                 self._ready.set_exception(unreachable(self._settings, why))
 
     @asynccontextmanager
@@ -113,7 +118,9 @@ class Session:
         async with contextlib.AsyncExitStack() as stack:
             transport: Any
             if given.command:
-                transport = limited_stdio(given.command, self._env, most, self.leave)
+                transport = limited_stdio(
+                    given.command, self._env, most, self.leave, self._last_words
+                )
             else:
                 client = make_client(self._headers, most, given.private_hosts)
                 http = await stack.enter_async_context(client)

@@ -11,7 +11,7 @@ import asyncio
 import os
 import re
 import signal
-from asyncio.subprocess import DEVNULL, PIPE, Process
+from asyncio.subprocess import PIPE, Process
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -36,25 +36,45 @@ Incoming = SessionMessage | Exception
 
 @asynccontextmanager
 async def limited_stdio(
-    command: Sequence[str], env: dict[str, str], most_bytes: int, on_end: Callable[[], None]
+    command: Sequence[str],
+    env: dict[str, str],
+    most_bytes: int,
+    on_end: Callable[[], None],
+    last_words: deque[str],
 ) -> AsyncIterator[tuple[_Reading, _Writing]]:
     """The streams of a server started by ``command``, which is ended afterwards.
 
     It sees ``env`` and what the MCP package takes for harmless of ours (PATH, HOME, …).
-    ``on_end`` is called when the server goes by itself, in a call or between calls.
+    ``on_end`` is called when the server goes by itself, in a call or between calls;
+    ``last_words`` gets the lines of its standard error, of which the deque keeps what it will.
 
     Raises:
         OSError: it cannot be started.
     """
     process = await asyncio.create_subprocess_exec(
-        *command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, start_new_session=True,
+        *command, stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True,
         env=get_default_environment() | env,
     )  # fmt: skip
+    hearing = asyncio.create_task(_hear(process, last_words))
     try:
         yield _Reading(process, most_bytes, on_end), _Writing(process, on_end)
     finally:
         with anyio.CancelScope(shield=True):
             await _stop(process)
+            # what it started may have its standard error still
+            await asyncio.wait({hearing}, timeout=GRACE_S if process.returncode else 0)
+            hearing.cancel()
+            await asyncio.gather(hearing, return_exceptions=True)
+
+
+async def _hear(process: Process, last_words: deque[str]) -> None:
+    """Read on, so that a server that writes much is never stuck on a full pipe."""
+    assert process.stderr is not None
+    begun = b""
+    while data := await process.stderr.read(65_536):
+        *lines, begun = (begun + data).split(b"\n")
+        last_words.extend(line[:_SHOWN].decode("utf-8", "replace").strip() for line in lines[-5:])
+        begun = begun[:_SHOWN]
 
 
 class _Reading:
