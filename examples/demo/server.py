@@ -29,7 +29,8 @@ GPU_FLAGS = ("--max-model-len", "2048", "--gpu-memory-utilization", "0.4")
 TOOL_FLAGS = (
     "--enable-auto-tool-choice", "--tool-call-parser", "hermes", "--tool-strict-level", "parameter",
 )  # fmt: skip
-"""Without a parser vLLM refuses requests with tools; without the level a small model's arguments do not fit."""
+"""Without a parser vLLM refuses requests with tools, without the level small models' arguments
+do not fit."""
 
 
 class DemoError(Exception):
