@@ -69,7 +69,10 @@ def add(
     cut = [(f, chunks_of(read_text(f), chunk_chars, overlap_chars)) for f in text_files(files)]
     with _opened(**where) as store:
         told = asyncio.run(_add_all(store, collection, cut, settings))
-    lines = [f"{d['source']}: {d['chunks']} chunks{', replaced' * d['replaced']}" for d in told]
+    lines = [
+        f"{d['source']}: {d['chunks']} chunk{'s' * (d['chunks'] != 1)}{', replaced' * d['replaced']}"
+        for d in told
+    ]
     _say(form, {"collection": collection, "documents": told}, "\n".join(lines))
 
 

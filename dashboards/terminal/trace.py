@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 
 from rich.console import Console
 from rich.table import Table
@@ -15,6 +16,11 @@ from dashboards.terminal.stage_style import colour, stage_bar
 from dashboards.terminal.text import duration, is_ascii, number, percents
 from dashboards.terminal.waterfall import waterfall
 from dashboards.times import to_iso
+from tracer import semconv
+
+PARTS_OF_RETRIEVAL = {
+    "embed": semconv.EMBED_NS, "search": semconv.SEARCH_NS, "rerank": semconv.RERANK_NS,
+}  # fmt: skip
 
 
 def render_trace(trace: Trace, console: Console) -> None:
@@ -29,7 +35,8 @@ def render_trace(trace: Trace, console: Console) -> None:
     for record in trace.requests:
         console.print(blank, _stages(record, width), sep="\n")
         console.print(_sum_line(record), blank, sep="\n")
-        console.print(fact_table(_lines(record), ascii_only=ascii_only))
+        more = _retrievals(trace) if record is trace.requests[0] else ()
+        console.print(fact_table(chain(_lines(record), more), ascii_only=ascii_only))
     if not trace.requests:
         console.print(
             blank,
@@ -96,6 +103,17 @@ def _lines(record: RequestRecord) -> Iterator[tuple[str, str]]:
         yield "tags", ", ".join(f"{name}={value}" for name, value in record.tags.items())
     if record.cost is not None:
         yield "cost", f"{record.cost:g}"
+
+
+def _retrievals(trace: Trace) -> Iterator[tuple[str, str]]:
+    """Where the time of each retrieval went, if it says."""
+    for span in trace.spans:
+        told = {name: span.attributes.get(key, "") for name, key in PARTS_OF_RETRIEVAL.items()}
+        parts = [f"{name} {duration(int(ns))}" for name, ns in told.items() if ns.isdecimal()]
+        if parts:
+            count = span.attributes.get(semconv.DOCUMENTS, "")
+            found = f", {count} documents" if count else ""
+            yield "retrieval", f"{span.name.removeprefix('retrieval ')}: {', '.join(parts)}{found}"
 
 
 def _tokens(record: RequestRecord) -> str:

@@ -39,7 +39,7 @@ def pipeline_plan(name: str, seed: int, scale: float = 1.0) -> list[Phase]:
             tool, question = rng.choice(ERRANDS) if name == "agent" else ("", rng.choice(QUESTIONS))
             phase.asks.append(
                 Ask(phase=phase.name, kind=tool or "question", prompt=question, tool=tool,
-                    max_tokens=40, stream=True, temperature=0.0)
+                    max_tokens=64 if tool else 40, stream=True, temperature=0.0)
             )  # fmt: skip
         phases.append(phase)
     return phases

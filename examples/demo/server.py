@@ -26,8 +26,11 @@ GRACE_S = 5
 CPU_FLAGS = ("--max-model-len", "2048", "--enforce-eager", "--dtype", "float32")
 """float32: CPUs without bfloat16 instructions are two to three times slower with it."""
 GPU_FLAGS = ("--max-model-len", "2048", "--gpu-memory-utilization", "0.4")
-TOOL_FLAGS = ("--enable-auto-tool-choice", "--tool-call-parser", "hermes")
-"""Without a parser vLLM refuses requests with tools."""
+TOOL_FLAGS = (
+    "--enable-auto-tool-choice", "--tool-call-parser", "hermes", "--tool-strict-level", "parameter",
+)  # fmt: skip
+"""Without a parser vLLM refuses requests with tools, without the level small models' arguments
+do not fit."""
 
 
 class DemoError(Exception):

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Literal
+
 HANDBOOK = {
     "returns": "Goods can be returned within 30 days with their receipt.",
     "shipping": "Orders are shipped within two working days.",
     "payment": "Cards and bank transfer are taken.",
 }
 ORDERS = {"A1": "shipped", "A2": "waiting for payment"}
+Order = Literal["A1", "A2"]
+"""What the model may ask for stands in the tool's schema: it cannot write anything else."""
 
 
 def search(query: str, top_k: int) -> list[dict[str, str]]:
@@ -19,6 +24,7 @@ def search(query: str, top_k: int) -> list[dict[str, str]]:
     return [{"id": name, "text": text} for name, text in ranked[:top_k]]
 
 
-async def order_status(order: str) -> str:
+async def order_status(order: Order) -> str:
     """The state of an order by its number, such as A1."""
-    return ORDERS.get(order, "there is no such order")
+    await asyncio.sleep(0.03)  # as a shop's database would take
+    return ORDERS[order]

@@ -51,6 +51,8 @@ class PipelineApp:
         at = (scope.get("method"), scope.get("path")) if scope["type"] == "http" else None
         if at == ("GET", MODELS):
             await self._models(scope, receive, send)
+        elif at is not None and at[0] == "GET" and self._named(scope["path"]) is not None:
+            await self._one_model(scope, receive, send)
         elif at == ("POST", CHAT):
             await self._chat(scope, receive, send)
         else:
@@ -62,17 +64,24 @@ class PipelineApp:
             return
         try:
             listed = json.loads(body)
-            listed["data"] += [
-                {"id": name, "object": "model", "created": 0, "owned_by": "stagelens"}
-                for name in self._pipelines
-            ]
+            listed["data"] += [_card(name) for name in self._pipelines]
             body = json.dumps(listed).encode()
         except (ValueError, KeyError, TypeError, RecursionError):
             pass  # an error, or no list: it goes on as it is
-        headers = [(n, v) for n, v in start["headers"] if n.lower() != b"content-length"]
-        headers.append((b"content-length", str(len(body)).encode()))
-        await send({**start, "headers": headers})
-        await send({"type": "http.response.body", "body": body, "more_body": False})
+        await _pass_on(start, body, send)
+
+    def _named(self, path: str) -> Pipeline | None:
+        """The pipeline that `/v1/models/NAME` asks for."""
+        return self._pipelines.get(path.removeprefix(MODELS + "/"))
+
+    async def _one_model(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """A pipeline's card, for those who may see the list."""
+        start, body = await self._whole(scope, receive, MODELS)
+        if start is None:
+            return
+        if start["status"] == 200:
+            body = json.dumps(_card(scope["path"].removeprefix(MODELS + "/"))).encode()
+        await _pass_on(start, body, send)
 
     async def _whole(
         self, scope: Scope, receive: Receive, path: str | None = None
@@ -143,6 +152,18 @@ class PipelineApp:
         except PipelineProblem as problem:
             live.error_kind = problem.kind
             await out.fail(problem)
+
+
+def _card(name: str) -> dict[str, object]:
+    return {"id": name, "object": "model", "created": 0, "owned_by": "stagelens"}
+
+
+async def _pass_on(start: Message, body: bytes, send: Send) -> None:
+    """An answer with another body."""
+    headers = [(n, v) for n, v in start["headers"] if n.lower() != b"content-length"]
+    headers.append((b"content-length", str(len(body)).encode()))
+    await send({**start, "headers": headers})
+    await send({"type": "http.response.body", "body": body, "more_body": False})
 
 
 async def _read(receive: Receive, most: int) -> tuple[list[Message], bytes | None]:

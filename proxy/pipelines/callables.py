@@ -7,7 +7,7 @@ import importlib
 import inspect
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from proxy.errors import ProxyError
@@ -48,6 +48,19 @@ def from_env(names: Mapping[str, str]) -> dict[str, str]:
     return {key: os.environ[variable] for key, variable in names.items()}
 
 
+async def _contained(work: Awaitable[Any]) -> Any:  # noqa: ANN401
+    """What ``work`` gives; what would end the event loop, and with it the server, is kept here."""
+    try:
+        return await work
+    except (SystemExit, KeyboardInterrupt) as raised:
+        raise _failed(raised) from None
+
+
+def _failed(raised: BaseException) -> StageProblem:
+    name = type(raised).__name__
+    return StageProblem(name, f"it failed: {name}")
+
+
 class Callables:
     """Runs functions: coroutines on the loop, plain ones in daemon threads.
 
@@ -58,9 +71,15 @@ class Callables:
         self._running = 0
 
     async def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        """What ``function`` returns or raises."""
+        """What ``function`` returns or raises; what it raises is an ``Exception`` in any case."""
         if inspect.iscoroutinefunction(function):
-            return await function(*args, **kwargs)
+            return await _contained(function(*args, **kwargs))
+        value = await self._in_thread(function, args, kwargs)
+        return await _contained(value) if inspect.isawaitable(value) else value
+
+    async def _in_thread(
+        self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Any:  # noqa: ANN401
         if self._running >= MOST_THREADS:
             raise StageProblem("busy", f"{MOST_THREADS} functions are running: try again later")
         loop = asyncio.get_running_loop()
@@ -85,6 +104,8 @@ class Callables:
                 problem = RuntimeError("StopIteration")
             except Exception as raised:  # noqa: BLE001  handed to the waiter
                 problem = raised
+            except BaseException as raised:  # noqa: BLE001  sys.exit() ends no thread unseen
+                problem = _failed(raised)
             try:
                 loop.call_soon_threadsafe(finish, value, problem)
             except RuntimeError:

@@ -6,10 +6,12 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Protocol
 
 from proxy.pipelines.problems import StageProblem
 from proxy.pipelines.runs import Trace
+from proxy.pipelines.text import clean
 
 _STEP = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 
@@ -58,12 +60,12 @@ def documents_of(
     if not isinstance(found, Iterable) or isinstance(found, str | bytes | dict):
         raise StageProblem("bad_answer", "the search gave no list of documents")
     made = []
-    for one in list(found)[:top_k]:
+    for one in islice(found, top_k):
         text = one if isinstance(one, str) else at_path(one, text_path)
         if not isinstance(text, str):
             raise StageProblem("bad_answer", f"a document has no text at {text_path}")
         name = None if isinstance(one, str) else at_path(one, id_path)
-        made.append(Document(text, "" if name is None else str(name)))
+        made.append(Document(clean(text), "" if name is None else clean(str(name))))
     return made
 
 

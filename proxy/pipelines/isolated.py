@@ -37,7 +37,7 @@ class Isolated:
         self._busy += 1
         process = None
         try:
-            process = self._idle.pop() if self._idle else await self._start()
+            process = self._living() or await self._start()
             told = await self._ask(process, {"args": args, "kwargs": kwargs})
             self._idle.append(process)
             process = None
@@ -53,6 +53,13 @@ class Isolated:
         """End the processes that wait for a call."""
         while self._idle:
             await _end(self._idle.pop())
+
+    def _living(self) -> Process | None:
+        """A process that waits for a call; those that were ended meanwhile are dropped."""
+        while self._idle:
+            if (process := self._idle.pop()).returncode is None:
+                return process
+        return None
 
     async def _start(self) -> Process:
         return await asyncio.create_subprocess_exec(

@@ -15,8 +15,11 @@ from proxy.pipelines.problems import PipelineProblem, StageProblem
 from proxy.pipelines.rounds import Round, RoundResult
 from proxy.pipelines.runs import Runs
 from proxy.pipelines.settings import PipelineSettings
+from proxy.pipelines.text import strict
 from proxy.pipelines.tools.kit import ReadyTool, ToolCall, run_call
 from proxy.request.live import LiveRequest
+
+LONGEST_ID = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,7 @@ class Loop:
         self._out, self._live, self._runs = out, live, runs
         self._usage: dict[str, Any] = {}
         self._text = ""
+        self._stream = False
 
     async def run(self, asked: dict[str, Any]) -> None:
         """Answer the request whose body is ``asked``.
@@ -56,11 +60,11 @@ class Loop:
             PipelineProblem: it fails; the answer may have begun.
         """
         messages = _checked(asked)
+        self._stream = asked.get("stream") is True
         their_tools = _tools_of(asked)
         documents = await self._retrieve(_query(messages))
         system = system_text(self._settings.system_prompt, documents)
-        if system:
-            messages = [{"role": "system", "content": system}, *messages]
+        messages = _led(system, messages)
         own = [t for t in self._pipeline.tools.values() if t.name not in their_tools]
         tools = [*(asked.get("tools") or []), *(t.told() for t in own)]
         body = {**asked, "model": self._settings.model}
@@ -113,10 +117,7 @@ class Loop:
 
     async def _tools(self, result: RoundResult, number: int) -> list[dict[str, Any]]:
         """Run the round's calls at once; the messages that tell the model of them."""
-        calls = [  # an id that is missing or given twice would mix results up
-            ToolCall(c.id or f"call_{number}_{i}", c.name, c.arguments)
-            for i, c in enumerate(result.calls)
-        ]
+        calls = _with_ids(result.calls, number)
         if len(calls) > self._settings.max_parallel_tools:
             raise PipelineProblem(
                 502, "too_many_calls",
@@ -150,7 +151,7 @@ class Loop:
                 raise PipelineProblem(502, "tool_failed", text) from None
             return json.dumps({"error": {"type": problem.kind, "message": problem.text}})
         finally:
-            if self._settings.show_tools and self._out.begun:
+            if self._settings.show_tools and self._stream:
                 await self._show(call, status)
 
     async def _show(self, call: ToolCall, status: str) -> None:
@@ -174,7 +175,7 @@ class Loop:
         if result.whole is not None:
             body = {**result.whole, "model": self._pipeline.name}
             message = body["choices"][0]["message"]
-            if self._text:
+            if self._text and isinstance(message.get("content"), str | None):
                 message["content"] = self._text + (message.get("content") or "")
             if self._usage:
                 body["usage"] = self._usage
@@ -221,6 +222,31 @@ def _tools_of(asked: dict[str, Any]) -> set[str]:
     return {str(f.get("name")) for f in functions if isinstance(f, dict)}
 
 
+def _led(system: str, messages: list[Any]) -> list[Any]:
+    """``messages`` under the pipeline's own words. They and a system message of the client become
+    one: many chat templates take no second.
+    """
+    if not system:
+        return messages
+    first = messages[0]
+    theirs = first.get("content") if isinstance(first, dict) and first.get("role") == "system" else None
+    if isinstance(theirs, str):
+        return [{**first, "content": f"{system}\n\n{theirs}"}, *messages[1:]]
+    return [{"role": "system", "content": system}, *messages]
+
+
+def _with_ids(calls: Sequence[ToolCall], number: int) -> list[ToolCall]:
+    """The calls, each with an id of its own: one missing, long or given twice would mix results up."""
+    seen: set[str] = set()
+    made = []
+    for i, call in enumerate(calls):
+        good = 0 < len(call.id) <= LONGEST_ID and call.id not in seen
+        given = call if good else ToolCall(f"call_{number}_{i}", call.name, call.arguments)
+        seen.add(given.id)
+        made.append(given)
+    return made
+
+
 def _query(messages: list[Any]) -> str:
     """The text of the last message of the user."""
     for message in reversed(messages):
@@ -237,7 +263,7 @@ def _query(messages: list[Any]) -> str:
 def _sound(arguments: str) -> str:
     """Arguments that chat templates can parse again; bad ones go back as an empty object."""
     try:
-        good = isinstance(json.loads(arguments), dict)
+        good = isinstance(strict(arguments), dict)
     except (ValueError, RecursionError):
         good = False
     return arguments if good else "{}"

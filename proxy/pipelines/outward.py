@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from proxy.middleware import Send
 from proxy.pipelines.problems import PipelineProblem
+from proxy.pipelines.text import encoded
 
 
 class Outward:
@@ -17,6 +17,7 @@ class Outward:
         self._send = send
         self._model = model
         self._skipped: list[str] = []
+        self._retry_after: bytes | None = None
         self._id: object = None
         self._created: object = None
         self._role_sent = False
@@ -30,6 +31,8 @@ class Outward:
         made = [(b"content-type", kind)]
         if size is not None:
             made.append((b"content-length", str(size).encode()))
+        if self._retry_after is not None:
+            made.append((b"retry-after", self._retry_after))
         if self._skipped:
             made.append((b"x-stagelens-skipped", ", ".join(self._skipped).encode("ascii", "replace")))
         return made
@@ -41,7 +44,7 @@ class Outward:
 
     async def whole(self, status: int, body: Mapping[str, Any]) -> None:
         """The answer as one JSON document."""
-        data = json.dumps(body, ensure_ascii=False).encode()
+        data = encoded(body)
         await self._start(status, b"application/json", len(data))
         await self._send({"type": "http.response.body", "body": data, "more_body": False})
 
@@ -61,7 +64,7 @@ class Outward:
         return due
 
     async def _part(self, body: Mapping[str, Any]) -> None:
-        data = b"data: " + json.dumps(body, ensure_ascii=False).encode() + b"\n\n"
+        data = b"data: " + encoded(body) + b"\n\n"
         await self._send({"type": "http.response.body", "body": data, "more_body": True})
 
     async def done(self) -> None:
@@ -74,6 +77,7 @@ class Outward:
         error = {"message": problem.text, "type": problem.kind, "param": None,
                  "code": problem.status}  # fmt: skip
         if not self.begun:
+            self._retry_after = problem.retry_after
             await self.whole(problem.status, {"error": error})
             return
         await self._part({"error": error})

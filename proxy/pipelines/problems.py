@@ -16,10 +16,13 @@ class StageProblem(Exception):
 
 
 class PipelineProblem(Exception):
-    """The request fails: a status, an error type, one sentence."""
+    """The request fails: a status, an error type, one sentence; when to ask again, if it is known."""
 
-    def __init__(self, status: int, kind: str, text: str) -> None:
+    def __init__(
+        self, status: int, kind: str, text: str, retry_after: bytes | None = None
+    ) -> None:
         super().__init__(text)
         self.status = status
+        self.retry_after = retry_after
         self.kind = kind
         self.text = text

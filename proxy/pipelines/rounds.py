@@ -8,17 +8,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from proxy.middleware import App, Message, Receive, Scope
+from proxy.pipelines.calls import StreamedCalls, whole_calls
 from proxy.pipelines.outward import Outward
 from proxy.pipelines.problems import PipelineProblem
+from proxy.pipelines.text import encoded
 from proxy.pipelines.tools.kit import ToolCall
 from proxy.protocol import ENTERED
 from proxy.request.live import LiveRequest
 from proxy.stream.chunks import identifier
 from proxy.stream.sse import SseReader
+from proxy.upstream.decode import Decoder, Identity, Unreadable, decoder_for
 
 _OWN = (b"content-length", b"transfer-encoding", b"accept-encoding", b"content-encoding")
-MOST_CALLS = 128
-"""Most tool calls read of one round."""
 
 
 class _Stop(Exception):
@@ -35,16 +36,6 @@ class RoundResult:
     usage: dict[str, Any] | None = None
     finish: dict[str, Any] | None = None
     whole: dict[str, Any] | None = None
-
-
-@dataclass(slots=True)
-class _Asked:
-    """A tool call while its pieces come; ``outward`` is its index for the client."""
-
-    id: str
-    name: str
-    outward: int | None
-    pieces: list[str] = field(default_factory=list)
 
 
 class Round:
@@ -66,10 +57,12 @@ class Round:
         self._status = 0
         self._stream = False
         self._reader = SseReader()
+        self._decoder: Decoder = Identity()
         self._body = bytearray()
         self._ended = False
-        self._asked: dict[int, _Asked] = {}
-        self._theirs_sent = 0
+        self._calls = StreamedCalls(is_theirs)
+        self._done = False
+        self._retry_after: bytes | None = None
         self._problem: PipelineProblem | None = None
         self._clocks = live.clocks
         self._text: list[str] = []
@@ -83,7 +76,7 @@ class Round:
         Raises:
             PipelineProblem: the model's answer is an error or unreadable.
         """
-        data = json.dumps(body, ensure_ascii=False).encode()
+        data = encoded(body)
         given = False
 
         async def inner_receive() -> Message:
@@ -108,18 +101,31 @@ class Round:
         return self.result
 
     async def _take(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
-            self._status = message["status"]
-            kind = next((v for n, v in message["headers"] if n.lower() == b"content-type"), b"")
-            self._stream = self._status == 200 and kind.lower().startswith(b"text/event-stream")
-            self._live.clocks = self._clocks  # a forwarder set its own, which sees one round
-        elif message["type"] == "http.response.body" and self._problem is None:
-            try:
-                await self._take_body(message.get("body", b""))
-            except PipelineProblem as problem:
-                self._problem = problem
-                raise _Stop from None
-            self._ended = self._ended or not message.get("more_body", False)
+        if self._problem is not None:
+            return
+        try:
+            if message["type"] == "http.response.start":
+                self._take_start(message)
+            elif message["type"] == "http.response.body":
+                for piece in self._decoder.feed(message.get("body", b"")):
+                    await self._take_body(piece)
+                self._ended = self._ended or not message.get("more_body", False)
+        except Unreadable:
+            self._problem = PipelineProblem(502, "bad_answer", "the model's answer cannot be unpacked")
+            raise _Stop from None
+        except PipelineProblem as problem:
+            self._problem = problem
+            raise _Stop from None
+
+    def _take_start(self, message: Message) -> None:
+        self._status = message["status"]
+        headers = {n.lower(): v for n, v in message["headers"]}
+        kind = headers.get(b"content-type", b"")
+        self._retry_after = headers.get(b"retry-after")
+        self._stream = self._status == 200 and kind.lower().startswith(b"text/event-stream")
+        self._live.clocks = self._clocks  # a forwarder set its own, which sees one round
+        # some servers pack an answer though nobody asked for it
+        self._decoder = decoder_for(headers.get(b"content-encoding", b"").decode("latin-1"))
 
     async def _take_body(self, part: bytes) -> None:
         self._size += len(part)
@@ -131,11 +137,13 @@ class Round:
             self._body += part
             return
         for event in self._reader.feed(part):
-            if event.data.strip() != b"[DONE]":
+            if event.data.strip() == b"[DONE]":
+                self._done = True
+            else:
                 await self._event(_parsed(event.data))
 
     async def _event(self, chunk: dict[str, Any]) -> None:
-        if "error" in chunk:
+        if chunk.get("error"):
             raise _of_error(chunk, 502)
         if isinstance(chunk.get("usage"), dict):
             self.result.usage = chunk["usage"]
@@ -146,7 +154,7 @@ class Round:
         delta = choice.get("delta")
         delta = dict(delta) if isinstance(delta, dict) else {}
         asked = delta.pop("tool_calls", None)
-        theirs = self._tool_deltas(asked) if isinstance(asked, list) else []
+        theirs = self._calls.take(asked) if isinstance(asked, list) else []
         if isinstance(delta.get("content"), str):
             self._text.append(delta["content"])
         if theirs:
@@ -164,67 +172,34 @@ class Round:
                 {**plain, "choices": [{**choice, "delta": delta, "finish_reason": None}]}
             )
 
-    def _tool_deltas(self, given: list[Any]) -> list[dict[str, Any]]:
-        """Keep the pieces; those of the client's own tools, to be passed on untouched."""
-        passed = []
-        for number, one in enumerate(given):
-            if not isinstance(one, dict):
-                continue
-            index = one.get("index", number)
-            function = one.get("function")
-            function = function if isinstance(function, dict) else {}
-            if index not in self._asked:
-                if len(self._asked) >= MOST_CALLS:
-                    raise PipelineProblem(502, "too_many_calls", f"more than {MOST_CALLS} tool calls")
-                self._asked[index] = self._begin(one, function)
-            asked = self._asked[index]
-            if isinstance(function.get("arguments"), str):
-                asked.pieces.append(function["arguments"])
-            if asked.outward is not None:
-                passed.append({**one, "index": asked.outward})
-        return passed
-
-    def _begin(self, one: dict[str, Any], function: dict[str, Any]) -> _Asked:
-        name = str(function.get("name") or "")
-        outward = None
-        if self._is_theirs(name):
-            outward, self._theirs_sent = self._theirs_sent, self._theirs_sent + 1
-        return _Asked(str(one.get("id") or ""), name, outward)
-
     def _finish(self) -> None:
         result = self.result
         if not self._stream:
             self._finish_whole()
             return
+        if not self._done and result.finish is None:
+            raise PipelineProblem(502, "model_gone", "the model's stream ended in the middle")
         result.text = "".join(self._text)
-        result.theirs = self._theirs_sent > 0
-        result.calls = [
-            ToolCall(a.id, a.name, "".join(a.pieces))
-            for a in self._asked.values()
-            if a.outward is None
-        ]
+        result.theirs = self._calls.theirs
+        result.calls = self._calls.own()
 
     def _finish_whole(self) -> None:
         body = _parsed(bytes(self._body), self._status)
-        if self._status != 200 or "error" in body:
-            raise _of_error(body, self._status if self._status >= 400 else 502)
+        if self._status != 200 or body.get("error"):
+            raise _of_error(body, self._status if self._status >= 400 else 502, self._retry_after)
         result = self.result
         result.whole = body
         if isinstance(body.get("usage"), dict):
             result.usage = body["usage"]
         choices = body.get("choices")
-        message = choices[0].get("message") if isinstance(choices, list) and choices else None
+        choice = choices[0] if isinstance(choices, list) and choices else None
+        message = choice.get("message") if isinstance(choice, dict) else None
         if not isinstance(message, dict):
             raise PipelineProblem(502, "bad_answer", "the model's answer holds no message")
-        result.text = message.get("content") or ""
-        asked = message.get("tool_calls") or []
-        theirs = [c for c in asked if self._is_theirs(_name(c))]
+        content = message.get("content")
+        result.text = content if isinstance(content, str) else ""
+        result.calls, theirs = whole_calls(message, self._is_theirs)
         result.theirs = bool(theirs)
-        result.calls = [
-            ToolCall(str(c.get("id", "")), _name(c), str(c["function"].get("arguments", "")))
-            for c in asked[:MOST_CALLS]
-            if _name(c) and c not in theirs
-        ]
         if theirs:
             message["tool_calls"] = theirs
 
@@ -242,11 +217,6 @@ def inner_scope(scope: Scope, size: int, number: int) -> Scope:
     return {**scope, "headers": headers, "extensions": extensions}
 
 
-def _name(call: object) -> str:
-    function = call.get("function") if isinstance(call, dict) else None
-    return str(function.get("name") or "") if isinstance(function, dict) else ""
-
-
 def _parsed(data: bytes, status: int = 200) -> dict[str, Any]:
     try:
         body = json.loads(data)
@@ -259,11 +229,13 @@ def _parsed(data: bytes, status: int = 200) -> dict[str, Any]:
     return body
 
 
-def _of_error(body: dict[str, Any], status: int) -> PipelineProblem:
+def _of_error(
+    body: dict[str, Any], status: int, retry_after: bytes | None = None
+) -> PipelineProblem:
     """The model's own error, in its words."""
     error = body.get("error", body)
     error = error if isinstance(error, dict) else {"message": str(error)}
     return PipelineProblem(
         status, identifier(error.get("type")) or "model_error",
-        str(error.get("message") or "the model call failed")[:2000],
+        str(error.get("message") or "the model call failed")[:2000], retry_after,
     )  # fmt: skip

@@ -97,7 +97,11 @@ class Runs:
                 return await work(trace)
         except asyncio.CancelledError:
             run.error_type = "cancelled"
-            raise
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            # nobody cancelled the request: a task that the work waited for was cancelled
+            raise StageProblem("cancelled", "it cancelled itself") from None
         except StageProblem as problem:
             run.error_type = problem.kind
             raise

@@ -13,13 +13,28 @@ from yarl import URL
 
 from proxy.pipelines.problems import StageProblem
 
+_EMBEDDING = tuple(map(ipaddress.IPv6Network, ("::ffff:0:0/96", "::/96", "64:ff9b::/96")))
+
 
 def is_public(address: str) -> bool:
     """Whether an IP address is one of the public internet."""
     found = ipaddress.ip_address(address.partition("%")[0])
-    mapped = getattr(found, "ipv4_mapped", None)
-    found = mapped or found
-    return found.is_global and not found.is_multicast
+    inner = _inside(found)
+    if inner is not None and not is_public(str(inner)):
+        return False
+    mapped = isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None
+    return mapped or (found.is_global and not found.is_multicast)
+
+
+def _inside(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
+    """The IPv4 address that an IPv6 one leads to: mapped, compatible, NAT64, 6to4 or Teredo."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return None
+    if any(address in net for net in _EMBEDDING):
+        return ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)
+    if address.teredo is not None:
+        return address.teredo[1]
+    return address.sixtofour
 
 
 class PublicResolver(AbstractResolver):
@@ -58,7 +73,8 @@ class Web:
 
     async def start(self) -> None:
         resolver = None if self._private is None else PublicResolver(self._private)
-        connector = aiohttp.TCPConnector(limit=64, resolver=resolver)
+        # a server that hangs takes no connection that another one needs
+        connector = aiohttp.TCPConnector(limit=0, limit_per_host=64, resolver=resolver)
         self._session = aiohttp.ClientSession(
             connector=connector, timeout=aiohttp.ClientTimeout(total=None), trust_env=False,
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -81,6 +97,8 @@ class Web:
         guarded = self._private is not None and host not in self._private
         if guarded and is_ip(host) and not is_public(host):
             raise StageProblem("host_refused", f"address {host} is not public")
+        if guarded and not is_ip(host) and host.replace(".", "").isdigit():
+            raise StageProblem("host_refused", f"{host} is an address in a short form: give it whole")
         return made
 
     async def ask(

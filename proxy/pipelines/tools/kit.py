@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import jsonschema
+from jsonschema.protocols import Validator
+from jsonschema.validators import validator_for
+from referencing import Registry
 
 from proxy.errors import ProxyError
 from proxy.pipelines.problems import StageProblem
 from proxy.pipelines.runs import Runs, Trace
+from proxy.pipelines.text import clean, strict
 
 Call = Callable[[dict[str, Any], Trace], Awaitable[str]]
 
@@ -27,6 +31,8 @@ class ReadyTool:
     max_result_bytes: int
     call: Call
     kind: str = "function"
+    check: Validator | None = None
+    """Of ``schema``, made once: ``check_schema`` gives it."""
 
     def told(self) -> dict[str, Any]:
         """As chat completions take it."""
@@ -54,14 +60,24 @@ class ToolCall:
 
 
 def check_schema(tool: ReadyTool) -> ReadyTool:
-    """The tool again; ProxyError where its schema is none."""
+    """The tool with a check of its arguments; ProxyError where its schema is none."""
     try:
-        jsonschema.Draft202012Validator.check_schema(dict(tool.schema))
+        return replace(tool, check=_check_of(tool.schema))
     except jsonschema.SchemaError as problem:
         raise ProxyError(
             f"tool {tool.name} has no valid JSON Schema: {problem.message[:200]}"
         ) from None
-    return tool
+
+
+def _check_of(schema: Mapping[str, Any]) -> Validator:
+    """A check by the draft that the schema names. References to other documents do not
+    resolve: the library would fetch them, and a schema comes from a stranger's server.
+    """
+    given = dict(schema)
+    kind = validator_for(given, default=jsonschema.Draft202012Validator)
+    kind.check_schema(given)
+    made: Validator = kind(given, registry=Registry())
+    return made
 
 
 async def run_call(call: ToolCall, tools: Mapping[str, ReadyTool], runs: Runs) -> str:
@@ -79,8 +95,8 @@ async def run_call(call: ToolCall, tools: Mapping[str, ReadyTool], runs: Runs) -
         return await runs.tool("_unknown", "function", call.id, 1.0, nothing)
 
     async def work(trace: Trace) -> str:
-        result = await tool.call(_arguments(call, tool), trace)
-        size = len(result.encode("utf-8", "replace"))
+        result = clean(await tool.call(_arguments(call, tool), trace))
+        size = len(result.encode())
         if size > tool.max_result_bytes:
             raise StageProblem(
                 "result_too_large",
@@ -93,13 +109,13 @@ async def run_call(call: ToolCall, tools: Mapping[str, ReadyTool], runs: Runs) -
 
 def _arguments(call: ToolCall, tool: ReadyTool) -> dict[str, Any]:
     try:
-        given = json.loads(call.arguments or "{}")
+        given = strict(call.arguments or "{}")
     except (ValueError, RecursionError):
         raise StageProblem("bad_arguments", "the arguments are no valid JSON") from None
     if not isinstance(given, dict):
         raise StageProblem("bad_arguments", "the arguments must be a JSON object")
     try:
-        jsonschema.Draft202012Validator(dict(tool.schema)).validate(given)
+        (tool.check or _check_of(tool.schema)).validate(given)
     except jsonschema.ValidationError as problem:
         where = problem.json_path
         raise StageProblem("bad_arguments", f"argument {where}: {problem.message[:300]}") from None

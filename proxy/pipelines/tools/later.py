@@ -36,6 +36,9 @@ async def _try(source: ToolSource, tools: MutableMapping[str, ReadyTool], pause_
             found = await source.start()
         except ProxyError:
             continue
+        except Exception:
+            log.exception("a tool server cannot be read, and is tried again")
+            continue
         tools.update((tool.name, tool) for tool in found)
         log.warning("the tools %s are there now", ", ".join(tool.name for tool in found))
         return

@@ -11,14 +11,15 @@ import asyncio
 import os
 import re
 import signal
-from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import AsyncIterator, Sequence
+from asyncio.subprocess import PIPE, Process
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from typing import Self
 
 import anyio
 import mcp_types
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
 
@@ -35,66 +36,117 @@ Incoming = SessionMessage | Exception
 
 @asynccontextmanager
 async def limited_stdio(
-    command: Sequence[str], env: dict[str, str], most_bytes: int
-) -> AsyncIterator[
-    tuple[MemoryObjectReceiveStream[Incoming], MemoryObjectSendStream[SessionMessage]]
-]:
+    command: Sequence[str],
+    env: dict[str, str],
+    most_bytes: int,
+    on_end: Callable[[], None],
+    last_words: deque[str],
+) -> AsyncIterator[tuple[_Reading, _Writing]]:
     """The streams of a server started by ``command``, which is ended afterwards.
 
     It sees ``env`` and what the MCP package takes for harmless of ours (PATH, HOME, …).
+    ``on_end`` is called when the server goes by itself, in a call or between calls;
+    ``last_words`` gets the lines of its standard error, of which the deque keeps what it will.
 
     Raises:
         OSError: it cannot be started.
     """
     process = await asyncio.create_subprocess_exec(
-        *command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, start_new_session=True,
+        *command, stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True,
         env=get_default_environment() | env,
     )  # fmt: skip
-    to_us, incoming = anyio.create_memory_object_stream[Incoming](0)
-    outgoing, from_us = anyio.create_memory_object_stream[SessionMessage](0)
-    tasks = [
-        asyncio.create_task(_read(process, to_us, most_bytes)),
-        asyncio.create_task(_write(process, from_us, to_us)),
-    ]
+    hearing = asyncio.create_task(_hear(process, last_words))
     try:
-        yield incoming, outgoing
+        yield _Reading(process, most_bytes, on_end), _Writing(process, on_end)
     finally:
         with anyio.CancelScope(shield=True):
-            await _stop(process, tasks)
-        for stream in (to_us, incoming, outgoing, from_us):
-            stream.close()
+            await _stop(process)
+            # what it started may have its standard error still
+            await asyncio.wait({hearing}, timeout=GRACE_S if process.returncode else 0)
+            hearing.cancel()
+            await asyncio.gather(hearing, return_exceptions=True)
 
 
-async def _read(process: Process, to_us: MemoryObjectSendStream[Incoming], most: int) -> None:
-    """Hand each message on; at the server's end the session sees the stream close."""
-    assert process.stdout is not None
-    line = _Line(most)
-    with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-        async with to_us:
-            while data := await process.stdout.read(65_536):
-                *ends, rest = data.split(b"\n")
-                for piece in ends:
-                    line.add(piece)
-                    if (message := line.message()) is not None:
-                        await to_us.send(message)
-                    line = _Line(most)
-                line.add(rest)
+async def _hear(process: Process, last_words: deque[str]) -> None:
+    """Read on, so that a server that writes much is never stuck on a full pipe."""
+    assert process.stderr is not None
+    begun = b""
+    while data := await process.stderr.read(65_536):
+        *lines, begun = (begun + data).split(b"\n")
+        last_words.extend(line[:_SHOWN].decode("utf-8", "replace").strip() for line in lines[-5:])
+        begun = begun[:_SHOWN]
 
 
-async def _write(
-    process: Process,
-    from_us: MemoryObjectReceiveStream[SessionMessage],
-    to_us: MemoryObjectSendStream[Incoming],
-) -> None:
-    assert process.stdin is not None
-    try:
-        async with from_us:
-            async for sent in from_us:
-                text = sent.message.model_dump_json(by_alias=True, exclude_unset=True)
-                process.stdin.write(text.encode() + b"\n")
-                await process.stdin.drain()
-    except (OSError, anyio.ClosedResourceError):
-        to_us.close()  # the server reads no more: the session ends
+class _Reading:
+    """What the server says, read in the session's own task: no task and no queue between them."""
+
+    def __init__(self, process: Process, most: int, on_end: Callable[[], None]) -> None:
+        assert process.stdout is not None
+        self._stdout = process.stdout
+        self._most = most
+        self._on_end = on_end
+        self._line = _Line(most)
+        self._said: deque[Incoming] = deque()
+
+    async def __anext__(self) -> Incoming:
+        while not self._said:
+            data = await self._stdout.read(65_536)
+            if not data:
+                self._on_end()
+                raise StopAsyncIteration
+            *ends, rest = data.split(b"\n")
+            for piece in ends:
+                self._line.add(piece)
+                if (message := self._line.message()) is not None:
+                    self._said.append(message)
+                self._line = _Line(self._most)
+            self._line.add(rest)
+        return self._said.popleft()
+
+    async def receive(self) -> Incoming:
+        try:
+            return await self.__anext__()
+        except StopAsyncIteration:
+            raise anyio.EndOfStream from None
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def aclose(self) -> None:
+        return
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        return
+
+
+class _Writing:
+    """Writes to the server from the caller's own task."""
+
+    def __init__(self, process: Process, on_end: Callable[[], None]) -> None:
+        assert process.stdin is not None
+        self._stdin = process.stdin
+        self._on_end = on_end
+
+    async def send(self, item: SessionMessage, /) -> None:
+        text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
+        try:
+            self._stdin.write(text.encode("utf-8", "replace") + b"\n")
+            await self._stdin.drain()
+        except OSError:
+            self._on_end()  # the server reads no more
+            raise anyio.BrokenResourceError from None
+
+    async def aclose(self) -> None:
+        return
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        return
 
 
 @dataclass(slots=True)
@@ -140,11 +192,8 @@ class _Line:
         )
 
 
-async def _stop(process: Process, tasks: Sequence[asyncio.Task[None]]) -> None:
+async def _stop(process: Process) -> None:
     """Close its input, wait, then end it and all that it started."""
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
     if process.stdin is not None:
         process.stdin.close()
     drained = asyncio.create_task(_drain(process))

@@ -1,28 +1,43 @@
-"""HTTP for MCP servers: no answer longer than allowed, no name that leads to a hidden host."""
+"""HTTP for MCP servers: no answer longer than allowed, no name that leads to a hidden host.
+
+The MCP client takes any transport of its HTTP client. This one is aiohttp, as for all else
+that pipelines ask: one write for a request, a parser in C, names resolved under our eyes.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import socket
+import json
 from collections.abc import AsyncIterator, Collection
 from contextvars import ContextVar
 from dataclasses import dataclass
 
+import aiohttp
 import httpx2
+from yarl import URL
 
-from proxy.pipelines.web import is_ip, is_public
+from proxy.pipelines.problems import StageProblem
+from proxy.pipelines.web import PublicResolver
 
 CONNECT_S = 30.0
 READ_S = 300.0
 """A server may hold a stream open; each call has a time-out of its own."""
+KEPT_S = 4.0
+"""Shorter than servers keep a connection (5 s and more), so that none is used as it closes."""
+DRAIN_S = 0.1
+GONE = -32_091
+"""The code of the error that stands for a server that could not be asked."""
+_OURS = frozenset({b"host", b"content-length", b"transfer-encoding", b"connection", b"accept-encoding"})
 
 
 @dataclass(slots=True)
 class Watch:
     """What the transport saw of one call."""
 
+    asked: bool = False
     too_large: bool = False
-    host_refused: bool = False
+    refused: StageProblem | None = None
+    unknown_session: bool = False
 
 
 WATCH: ContextVar[Watch | None] = ContextVar("stagelens_mcp_watch", default=None)
@@ -34,10 +49,7 @@ def make_client(
 ) -> httpx2.AsyncClient:
     """A client for one MCP server; redirects are the MCP client's, which stays within the origin."""
     return httpx2.AsyncClient(
-        headers=headers,
-        timeout=httpx2.Timeout(CONNECT_S, read=READ_S),
-        trust_env=False,
-        transport=_Guarded(most_bytes, private_hosts),
+        headers=headers, trust_env=False, transport=_Guarded(most_bytes, private_hosts)
     )
 
 
@@ -45,53 +57,86 @@ class _Guarded(httpx2.AsyncBaseTransport):
     """Connects to the very address that was checked, and counts what answers to a POST."""
 
     def __init__(self, most_bytes: int, private_hosts: Collection[str]) -> None:
-        self._inner = httpx2.AsyncHTTPTransport(trust_env=False)
         self._most = most_bytes
-        self._named = frozenset(h.lower() for h in private_hosts) | {"localhost"}
+        connector = aiohttp.TCPConnector(
+            limit=0, keepalive_timeout=KEPT_S, resolver=PublicResolver([*private_hosts, "localhost"])
+        )
+        self._session = aiohttp.ClientSession(
+            connector=connector, trust_env=False, cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False, skip_auto_headers=("User-Agent", "Accept", "Content-Type"),
+            timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_S, sock_read=READ_S),
+        )  # fmt: skip
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        host = request.url.host
-        if not is_ip(host) and host.lower() not in self._named:
-            address = await self._checked(host, request.url.port or 0)
-            request.extensions = {**request.extensions, "sni_hostname": host}
-            request.url = request.url.copy_with(host=address)
-        answer = await self._inner.handle_async_request(request)
-        if request.method == "POST" and isinstance(answer.stream, httpx2.AsyncByteStream):
-            answer.stream = _Counted(answer.stream, self._most)
-        return answer
-
-    async def _checked(self, host: str, port: int) -> str:
-        """An address of ``host``; ConnectError where one of them is not public."""
-        loop = asyncio.get_running_loop()
+        watch = WATCH.get()
+        if watch is not None:
+            watch.asked = True
         try:
-            found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        except OSError as problem:
-            raise httpx2.ConnectError(f"host {host} is not known") from problem
-        addresses = [str(one[4][0]) for one in found]
-        if not all(is_public(address) for address in addresses):
-            if (watch := WATCH.get()) is not None:
-                watch.host_refused = True
-            raise httpx2.ConnectError(f"host {host} has an address that is not public")
-        return addresses[0]
+            return await self._ask(request, watch)
+        except StageProblem as problem:
+            if watch is None:
+                raise httpx2.ConnectError(problem.text) from None
+            watch.refused = problem
+        except (aiohttp.ClientError, OSError) as problem:  # a time-out is an OSError
+            if watch is None:
+                raise httpx2.ConnectError(type(problem).__name__) from problem
+        # An exception would end the session, and with it the calls of other requests.
+        told = {"jsonrpc": "2.0", "id": None, "error": {"code": GONE, "message": "no answer"}}
+        return httpx2.Response(503, content=json.dumps(told), headers={"content-type": "application/json"})
+
+    async def _ask(self, request: httpx2.Request, watch: Watch | None) -> httpx2.Response:
+        headers = [
+            (name.decode("latin-1"), value.decode("latin-1"))
+            for name, value in request.headers.raw
+            if name.lower() not in _OURS
+        ]
+        headers.append(("accept-encoding", "identity"))
+        body = await request.aread()
+        answer = await self._session.request(
+            request.method, URL(str(request.url), encoded=True), data=body or None,
+            headers=headers, allow_redirects=False,
+        )  # fmt: skip
+        if watch is not None and answer.status == 404 and "mcp-session-id" in request.headers:
+            watch.unknown_session = True
+        if answer.headers.get("content-encoding", "identity").lower() != "identity":
+            answer.close()
+            raise StageProblem("bad_answer", "the server packs its answer, unasked")
+        most = self._most if request.method == "POST" else None
+        return httpx2.Response(
+            answer.status, headers=list(answer.raw_headers), stream=_Body(answer, most)
+        )
 
     async def aclose(self) -> None:
-        await self._inner.aclose()
+        await self._session.close()
 
 
-class _Counted(httpx2.AsyncByteStream):
-    def __init__(self, inner: httpx2.AsyncByteStream, most: int) -> None:
-        self._inner = inner
+class _Body(httpx2.AsyncByteStream):
+    """An answer's bytes, at most ``most`` of them."""
+
+    def __init__(self, answer: aiohttp.ClientResponse, most: int | None) -> None:
+        self._answer = answer
         self._most = most
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         size = 0
-        async for part in self._inner:
-            size += len(part)
-            if size > self._most:
-                if (watch := WATCH.get()) is not None:
-                    watch.too_large = True
-                raise httpx2.StreamError(f"the answer is longer than {self._most} bytes")
-            yield part
+        try:
+            async for part in self._answer.content.iter_any():
+                size += len(part)
+                if self._most is not None and size > self._most:
+                    if (watch := WATCH.get()) is not None:
+                        watch.too_large = True
+                    raise httpx2.StreamError(f"the answer is longer than {self._most} bytes")
+                yield part
+        except (aiohttp.ClientError, OSError) as problem:
+            raise httpx2.ReadError(type(problem).__name__) from problem
 
     async def aclose(self) -> None:
-        await self._inner.aclose()
+        """Let the connection be used again where the rest of the answer comes at once."""
+        try:
+            if self._most is not None and not self._answer.content.at_eof():
+                async with asyncio.timeout(DRAIN_S):
+                    await self._answer.content.read(1)
+        except (TimeoutError, aiohttp.ClientError, OSError):
+            pass
+        finally:
+            self._answer.release()

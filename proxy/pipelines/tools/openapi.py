@@ -22,15 +22,19 @@ from proxy.pipelines.web import Web
 
 METHODS = ("get", "post", "put", "patch", "delete")
 PLACES = ("path", "query")
+JSON = "json"
+SEPARATORS = {"joined": ",", "spaceDelimited": " ", "pipeDelimited": "|"}
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One operation: where each argument goes (path, query or the JSON body)."""
+    """One operation: where each argument goes (path, query or the JSON body), and how its parts
+    are told apart there (OpenAPI's ``style`` and ``explode``).
+    """
 
     method: str
     path: str
-    places: dict[str, str]
+    places: dict[str, tuple[str, str]]
     schema: dict[str, Any]
     description: str
 
@@ -78,22 +82,40 @@ class OpenApiSource:
 
 def address(base: str, operation: Operation, arguments: dict[str, Any]) -> tuple[str, object]:
     """The URL with path and query filled in, every character of them quoted, and the body."""
-    path, query = operation.path, []
-    for name, place in operation.places.items():
+    path = operation.path
+    query: list[tuple[str, str]] = []
+    for name, (place, style) in operation.places.items():
         if name not in arguments:
             continue
         value = arguments[name]
-        text = value if isinstance(value, str) else json.dumps(value)
         if place == "path":
+            text = ",".join(map(_word, value)) if isinstance(value, list) else _word(value)
             if text in (".", ".."):
                 raise StageProblem("bad_arguments", f"argument {name} may not be {text}")
             path = path.replace("{" + name + "}", quote(text, safe=""))
         else:
-            query.append((name, text))
+            query += _pairs(name, value, style)
     if "{" in path:
         raise StageProblem("bad_arguments", "an argument of the path is missing")
     url = base.rstrip("/") + path + ("?" + urlencode(query) if query else "")
     return url, arguments.get("body")
+
+
+def _pairs(name: str, value: object, style: str) -> list[tuple[str, str]]:
+    """One argument in a query."""
+    if isinstance(value, list) and style in SEPARATORS:
+        return [(name, SEPARATORS[style].join(map(_word, value)))]
+    if isinstance(value, list) and style != JSON:
+        return [(name, _word(one)) for one in value]
+    if isinstance(value, dict) and style == "deepObject":
+        return [(f"{name}[{key}]", _word(one)) for key, one in value.items()]
+    if isinstance(value, dict) and style == "form":
+        return [(key, _word(one)) for key, one in value.items()]
+    return [(name, _word(value))]
+
+
+def _word(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def read_document(file: Path) -> dict[str, Any]:
@@ -129,15 +151,16 @@ def operations(document: dict[str, Any]) -> Iterator[tuple[str, Operation]]:
 def _operation(
     document: dict[str, Any], path: str, method: str, operation: dict[str, Any], shared: list[Any]
 ) -> Operation:
-    places: dict[str, str] = {}
+    places: dict[str, tuple[str, str]] = {}
     properties: dict[str, Any] = {}
     required: list[str] = []
     for raw in [*shared, *(operation.get("parameters") or [])]:
         one = _resolved(document, raw)
         if one.get("in") not in PLACES:
             continue  # headers and cookies are the settings' to give, not the model's
-        places[one["name"]] = one["in"]
-        properties[one["name"]] = one.get("schema") or {}
+        places[one["name"]] = (one["in"], _style(one))
+        described = one if "schema" in one else next(iter((one.get("content") or {}).values()), {})
+        properties[one["name"]] = described.get("schema") or {}
         if one.get("required") and one["name"] not in required:
             required.append(one["name"])
     body = _resolved(document, operation.get("requestBody") or {})
@@ -147,9 +170,39 @@ def _operation(
         if body.get("required"):
             required.append("body")
     about = operation.get("description") or operation.get("summary") or ""
+    if str(document.get("openapi")).startswith("3.0"):
+        properties = _modern(properties)
     schema = {"type": "object", "properties": properties, "required": required,
               "additionalProperties": False}  # fmt: skip
     return Operation(method.upper(), path, places, schema, about)
+
+
+def _style(parameter: dict[str, Any]) -> str:
+    """How a parameter's parts are told apart: ``form`` is one pair a part."""
+    if "content" in parameter:
+        return JSON
+    style = str(parameter.get("style") or "form")
+    whole = style in SEPARATORS or style == "deepObject"
+    return style if whole or parameter.get("explode", style == "form") else "joined"
+
+
+def _modern(schema: Any) -> Any:  # noqa: ANN401
+    """A schema of OpenAPI 3.0 in the words of JSON Schema, which 3.1 uses: null and open limits."""
+    if isinstance(schema, list):
+        return [_modern(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = {key: _modern(value) for key, value in schema.items()}
+    for limit, opened in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
+        if isinstance(made.get(opened), bool):
+            is_open = made.pop(opened)
+            if is_open and limit in made:
+                made[opened] = made.pop(limit)
+    if made.get("nullable") is True and isinstance(made.get("type"), str):
+        made["type"] = [made["type"], "null"]
+        if isinstance(made.get("enum"), list) and None not in made["enum"]:
+            made["enum"] = [*made["enum"], None]
+    return made
 
 
 def _resolved(

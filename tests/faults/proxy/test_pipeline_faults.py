@@ -239,6 +239,28 @@ async def test_a_client_that_leaves_takes_the_running_tool_with_it(kind: str, tm
         await nothing_more_than(before)
 
 
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_client_that_leaves_takes_the_running_retrieval_with_it(stream: bool):
+    """The search is hung up on, and the record is of a cancelled request."""
+    async with (
+        fake_llm(Reply([Hang()], head_first=False)) as search,
+        fake_llm(ANSWER) as fake,
+        live_proxy(fake.url, pipelines=bot(retrievers=[
+            {"kind": "http", "name": "web", "url": search.url, "timeout_s": 60}])) as proxy,
+        httpx.AsyncClient(timeout=20) as client,
+    ):  # fmt: skip
+        body = {"model": "bot", "messages": USER, "stream": stream}
+        asking = asyncio.create_task(client.post(proxy.url + CHAT, json=body))
+        await asyncio.wait_for(search.asked.wait(), 10)
+        asking.cancel()
+        await asyncio.wait_for(search.left.wait(), 10)
+        [root] = await proxy.sink.wait_for(1)
+    assert root[semconv.STATUS] == "cancelled"
+    span = next(s for s in proxy.sink.requests[0] if s.name == "retrieval web")
+    assert span.attributes[semconv.ERROR_TYPE] == "cancelled"
+    assert fake.requests == []
+
+
 RETRIEVERS = [
     (Reply([Hang()], head_first=False), "timeout"),
     (Reply([b"{}"], status=503, content_type="application/json", framing="length"), "503"),

@@ -146,6 +146,21 @@ def test_the_facts_of_the_request_are_all_there(stored):
         assert words in text
 
 
+def test_where_a_retrievals_time_went_is_told(store):
+    """Its embedding, its search and its reranking, as its span has them; what is no number is not."""
+    store.requests({"TraceId": ID, "retrieval": 9, "E2ENs": 9})
+    told = {semconv.EMBED_NS: "2000000", semconv.SEARCH_NS: "30000000", semconv.DOCUMENTS: "3"}
+    at = {"TraceId": ID, "ParentSpanId": "r"}
+    store.spans(
+        {"TraceId": ID, "SpanId": "r", "duration": 9},
+        {**at, "SpanId": "a", "SpanName": "retrieval docs", "SpanAttributes": told},
+        {**at, "SpanId": "b", "SpanName": "retrieval b", "SpanAttributes": {semconv.RERANK_NS: "x"}},
+    )
+    text = " ".join(text_of(render_trace, trace(store, ID)).split())
+    assert "retrieval docs: embed 2.00 ms, search 30.0 ms, 3 documents" in text
+    assert "rerank" not in text
+
+
 def test_a_trace_without_a_record_has_its_spans(store):
     """Another system's trace is shown as a waterfall alone."""
     store.spans({"TraceId": ID, "SpanId": "r", "duration": 0}, {"TraceId": ID, "SpanId": "s"})

@@ -30,7 +30,7 @@ def test_documents_are_added_listed_and_removed_without_a_collector(tmp_path: Pa
     added = run(tmp_path, "add", "texts", "b.txt", "--chunk-chars", "200", "--overlap-chars", "20",
                 HF_HUB_OFFLINE="1")  # fmt: skip
     assert added.returncode == 0, added.stderr
-    assert added.stdout.splitlines()[1] == "b.txt: 1 chunks"
+    assert added.stdout.splitlines()[1] == "b.txt: 1 chunk"
     listed = json.loads(run(tmp_path, "list", "--format", "json").stdout)["documents"]
     assert [one["source"] for one in listed] == ["b.txt", "texts/a.md"]
     assert {(one["model"], one["dimensions"]) for one in listed} == {("all-MiniLM-L6-v2", 384)}

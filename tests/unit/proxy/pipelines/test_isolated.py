@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 
 import pytest
 
@@ -28,6 +29,18 @@ async def test_a_coroutine_runs_there_too():
     """Its result comes back."""
     one = Isolated(HERE + "add", 10_000)
     assert await one.call(a=2, b=3) == 5
+    await one.close()
+
+
+async def test_a_process_that_was_ended_while_it_waited_is_replaced():
+    """The call that would have got it gets another one."""
+    one = Isolated(HERE + "pid", 10_000)
+    first = await one.call()
+    os.kill(first, signal.SIGKILL)
+    async with asyncio.timeout(10):
+        while one._idle[0].returncode is None:  # noqa: ASYNC110  it has no other sign
+            await asyncio.sleep(0.01)
+    assert await one.call() != first
     await one.close()
 
 

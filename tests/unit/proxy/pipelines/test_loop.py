@@ -51,6 +51,7 @@ async def test_a_streamed_request_retrieves_runs_tools_and_ends_with_the_models_
     }  # fmt: skip
     assert root[semconv.MODEL] == "bot"
     assert root[semconv.STATUS] == "ok"
+    assert (root[semconv.CHOICES], root[semconv.FINISH_REASON]) == (1, "stop")
     assert sorted(names(proxy)) == sorted([
         "POST /v1/chat/completions", "prompt", "prompt", "prompt", "retrieval docs", "chat m",
         "time-to-first-token", "decode", "execute_tool add", "chat m", "time-to-first-token",

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 from proxy.errors import ProxyError
@@ -111,6 +112,7 @@ async def test_an_mcp_server_gets_only_the_secrets_that_the_settings_name(
     [
         ({"command": COMMAND, "tools": ("rm",)}, "has no tool rm"),
         ({"command": ("no-such-program",)}, "cannot be reached"),
+        ({"command": (sys.executable, "-m", "no_such_module")}, "it said: .*No module named no_such"),
         ({"url": "http://127.0.0.1:9/mcp"}, "cannot be reached"),
         ({"command": COMMAND, "env": {"A": "NOT_SET_1"}}, "NOT_SET_1 is not set"),
     ],
@@ -223,6 +225,47 @@ async def test_a_name_that_resolves_to_a_private_address_is_refused(tmp_path: Pa
             await tools["get_item"].call({"id": "1"}, TRACE)
     assert refused.value.kind == "host_refused"
     assert api.connections == 0
+
+
+@pytest.mark.parametrize(
+    ("how", "value", "query"),
+    [
+        ({}, ["a b", 2, True], "list=a+b&list=2&list=true"),
+        ({"explode": False}, ["a", 2], "list=a%2C2"),
+        ({"style": "pipeDelimited"}, ["a", "b"], "list=a%7Cb"),
+        ({}, {"x": 1, "y": "z"}, "x=1&y=z"),
+        ({"style": "deepObject"}, {"x": 1}, "list%5Bx%5D=1"),
+        ({"content": {"application/json": {"schema": {}}}}, ["a"], "list=%5B%22a%22%5D"),
+        ({}, "plain", "list=plain"),
+    ],
+)
+def test_lists_and_objects_go_into_a_query_as_the_document_says(
+    how: dict, value: object, query: str
+):
+    """By its style and explode, as OpenAPI has them."""
+    parameter = {"name": "list", "in": "query", **({} if "content" in how else {"schema": {}}), **how}
+    get = {"operationId": "o", "parameters": [parameter]}
+    document = {"openapi": "3.1.0", "paths": {"/a": {"get": get}}}
+    [(_, operation)] = operations(document)
+    assert address("http://h", operation, {"list": value}) == (f"http://h/a?{query}", None)
+
+
+def test_a_schema_of_openapi_3_0_means_what_it_meant():
+    """Null and open limits, which JSON Schema tells in other words."""
+    schema = {"type": "object", "properties": {
+        "n": {"type": "integer", "minimum": 1, "exclusiveMinimum": True, "nullable": True},
+        "m": {"type": "number", "maximum": 5, "exclusiveMaximum": False},
+        "e": {"type": "string", "enum": ["a"], "nullable": True}}}  # fmt: skip
+    body = {"content": {"application/json": {"schema": schema}}}
+    post = {"operationId": "o", "requestBody": body}
+    document = {"openapi": "3.0.3", "paths": {"/a": {"post": post}}}
+    [(_, operation)] = operations(document)
+    given = operation.schema["properties"]["body"]
+    check = jsonschema.Draft202012Validator(given)
+    check.check_schema(given)
+    assert check.is_valid({"n": None, "m": 5, "e": None})
+    assert check.is_valid({"n": 2})
+    assert not check.is_valid({"n": 1})
 
 
 @pytest.mark.parametrize("value", [".", ".."])

@@ -1,0 +1,119 @@
+"""Sessions with MCP servers: begun, shared, lost and begun again."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from proxy.errors import ProxyError
+from proxy.pipelines.problems import StageProblem
+from proxy.pipelines.runs import Trace
+from proxy.pipelines.settings import McpTools
+from proxy.pipelines.tools.kit import ReadyTool
+from proxy.pipelines.tools.mcp import McpSource
+from tests.support.held import held, nothing_more_than
+from tests.support.old_mcp import OldMcp, old_mcp
+
+TRACE = Trace(0xABC, 0xDEF, 1)
+STDIO = (sys.executable, "-m", "tests.support.mcp_server")
+
+
+@asynccontextmanager
+async def tools_of(**settings: object) -> AsyncIterator[dict[str, ReadyTool]]:
+    source = McpSource(McpTools.model_validate(settings))
+    try:
+        yield {tool.name: tool for tool in await source.start()}
+    finally:
+        await source.close()
+
+
+@asynccontextmanager
+async def old(**settings: object) -> AsyncIterator[tuple[OldMcp, dict[str, ReadyTool]]]:
+    names = {"tools": ("echo", "facts", "odd")}
+    async with old_mcp() as server, tools_of(url=server.url, **{**names, **settings}) as tools:
+        yield server, tools
+
+
+async def test_a_server_that_forgot_its_sessions_is_asked_for_one_within_the_call():
+    """As one does that was started anew: the call that it refused unseen runs in a new session."""
+    async with old() as (server, tools):
+        await tools["echo"].call({}, TRACE)
+        server.sessions.clear()
+        assert (await tools["echo"].call({}, TRACE)).startswith("hei")
+        assert server.asked["initialize"] == 2
+        assert server.asked["tools/call"] == 3
+
+
+async def test_a_server_that_forgets_every_session_is_asked_twice_and_no_more():
+    """The second refusal is told."""
+    async with old() as (server, tools):
+        server.sessions = type("Forgetful", (set,), {"add": lambda *_: None})()
+        with pytest.raises(StageProblem) as gone:
+            await tools["echo"].call({}, TRACE)
+        assert gone.value.kind == "server_gone"
+        assert server.asked["tools/call"] == 2
+
+
+async def test_what_a_result_holds_besides_text_is_told_by_its_kind():
+    """Texts of resources too; what has only structured content is its JSON."""
+    async with old() as (_, tools):
+        assert await tools["echo"].call({}, TRACE) == "hei\n[image]\ninside\n[resource file:///b]"
+        assert await tools["facts"].call({}, TRACE) == '{"stock": 3}'
+
+
+async def test_an_answer_that_is_not_of_the_protocol_is_told_and_harms_no_other_call():
+    """Its kind is ``bad_answer``; the session goes on."""
+    async with old() as (server, tools):
+        with pytest.raises(StageProblem) as odd:
+            await tools["odd"].call({}, TRACE)
+        assert odd.value.kind == "bad_answer"
+        await tools["echo"].call({}, TRACE)
+        assert server.asked["initialize"] == 1
+
+
+async def test_a_caller_that_leaves_while_a_session_begins_does_not_end_it_for_others():
+    """One session is begun for both, and the one who stays gets its answer."""
+    async with old() as (server, tools):
+        server.sessions.clear()
+        server.held = "initialize"
+        leaves = asyncio.create_task(tools["echo"].call({}, TRACE))
+        await asyncio.wait_for(server.waiting.wait(), 10)
+        stays = asyncio.create_task(tools["echo"].call({}, TRACE))
+        await asyncio.sleep(0)
+        leaves.cancel()
+        await asyncio.wait({leaves})
+        server.gate.set()
+        assert (await asyncio.wait_for(stays, 10)).startswith("hei")
+        assert server.asked["initialize"] == 2
+
+
+async def test_a_server_that_never_lists_its_tools_is_said_at_the_start():
+    """Within the limit of connecting; what was begun is ended."""
+    before = held()
+    async with old_mcp() as server:
+        server.held = "tools/list"
+        with pytest.raises(ProxyError, match="no list of tools within"):
+            async with tools_of(url=server.url, tools=("echo",), connect_timeout_s=0.5):
+                pass
+        server.gate.set()
+    await nothing_more_than(before)
+
+
+async def test_a_program_that_ended_between_two_calls_is_started_by_the_next():
+    """No call has to fail for that."""
+    source = McpSource(McpTools(command=STDIO, tools=("pid",)))
+    [pid] = await source.start()
+    first = int(await pid.call({}, TRACE))
+    assert source._session is not None
+    os.kill(first, signal.SIGKILL)
+    async with asyncio.timeout(10):
+        while source._session.usable:  # noqa: ASYNC110  a session has no other sign
+            await asyncio.sleep(0.01)
+    assert int(await pid.call({}, TRACE)) != first
+    await source.close()
