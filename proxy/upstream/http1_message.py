@@ -28,12 +28,19 @@ class ResponseMessage:
         self._headless = headless
         self._extra = self._keep_alive = False
         self._body: list[bytes] = []
+        self._in_chunk = True
+        self._at_line_end = False
         self._head_size = 0
         self._parser = httptools.HttpResponseParser(self)
 
     @property
     def reusable(self) -> bool:
         return self.complete and self._keep_alive and not self._extra
+
+    @property
+    def between_chunks(self) -> bool:
+        """All that was fed ends with a chunk: another one may follow, and need not be fed."""
+        return self._at_line_end and not (self._in_chunk or self.complete)
 
     def feed(self, data: bytes) -> bytes:
         """The part of the body that ``data`` holds.
@@ -45,6 +52,7 @@ class ResponseMessage:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
             raise BadResponse("the upstream did not answer in HTTP") from None
+        self._at_line_end = data.endswith(b"\r\n")
         if not self.headed:
             self._head_size += len(data)
             if self._head_size > HEAD_LIMIT:
@@ -82,7 +90,25 @@ class ResponseMessage:
         if not (self._headless or self._extra):
             self._body.append(body)
 
+    def on_chunk_header(self) -> None:
+        self._in_chunk = True
+
+    def on_chunk_complete(self) -> None:
+        self._in_chunk = False
+
     def on_message_complete(self) -> None:
         if self.headed and not self._extra:
             self.complete = True
             self._keep_alive = self._parser.should_keep_alive() and not self._headless
+
+
+def only_chunk(data: bytes) -> bytes | None:
+    """The body of ``data`` if it is one whole chunk in its plainest form, not the last one.
+
+    Its size must be written as Python writes it: another form is for the parser to read.
+    """
+    at = data.find(b"\r\n", 1, 10)
+    size = len(data) - at - 4
+    if at < 0 or size <= 0 or not data.endswith(b"\r\n") or data[:at].lower() != b"%x" % size:
+        return None
+    return data[at + 2 : -2]
