@@ -10,15 +10,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 
-from proxy.upstream.http1_message import BadResponse, ResponseMessage, only_chunk
+from proxy.upstream.http1_message import BadResponse, ResponseMessage, whole_chunks
 
 HELD_LIMIT = 256 * 1024
 """Bytes of a body that may wait here for a slow client; beyond that the upstream waits."""
 
 Taker = Callable[[bytes], bool]
 """Takes a part of a body at once; False where it cannot now, and the part waits."""
-Lane = Callable[[bytes, bytes], bool]
-"""Takes a part of a body with the chunk that it came in; as ``Taker``."""
+Lane = Callable[[list[bytes], bytes], bool]
+"""Takes parts of a body with the bytes that they came in as chunks; as ``Taker``."""
 
 
 class Http1Response:
@@ -46,7 +46,7 @@ class Http1Response:
     ) -> AsyncIterator[bytes]:
         """Body parts as they come; those that ``taker`` or ``lane`` takes are not among them.
 
-        ``lane`` is asked first, for a read that is one whole chunk.
+        ``lane`` is asked first, for a read that is whole chunks.
 
         Raises:
             ConnectionError: the connection broke before the body's end.
@@ -215,8 +215,8 @@ class Http1Connection(asyncio.Protocol):
             return
         message = self._message
         if response.lane is not None and message.between_chunks:
-            chunk = only_chunk(data)
-            if chunk is not None and response.lane(chunk, data):
+            parts = whole_chunks(data)
+            if parts is not None and response.lane(parts, data):
                 return
         try:
             part = message.feed(data)

@@ -102,13 +102,24 @@ class ResponseMessage:
             self._keep_alive = self._parser.should_keep_alive() and not self._headless
 
 
-def only_chunk(data: bytes) -> bytes | None:
-    """The body of ``data`` if it is one whole chunk in its plainest form, not the last one.
+def whole_chunks(data: bytes) -> list[bytes] | None:
+    """The bodies of the chunks that ``data`` is made of; None if they are not whole and plain.
 
-    Its size must be written as Python writes it: another form is for the parser to read.
+    Their sizes must be written as Python writes them, and none may be the last one: other
+    forms are for the parser to read.
     """
-    at = data.find(b"\r\n", 1, 10)
-    size = len(data) - at - 4
-    if at < 0 or size <= 0 or not data.endswith(b"\r\n") or data[:at].lower() != b"%x" % size:
-        return None
-    return data[at + 2 : -2]
+    parts: list[bytes] = []
+    at, end = 0, len(data)
+    while at < end:
+        line = data.find(b"\r\n", at, at + 10)
+        told = data[at:line] if line > 0 else b""
+        try:
+            size = int(told, 16)
+        except ValueError:
+            return None
+        stop = line + 2 + size
+        if size <= 0 or told.lower() != b"%x" % size or data[stop : stop + 2] != b"\r\n":
+            return None
+        parts.append(data[line + 2 : stop])
+        at = stop + 2
+    return parts or None

@@ -94,7 +94,7 @@ class Relay:
         if self._writing is not None:
             taker = self._take
             self._write = self._writing.chunk_writer() if self._stream else None
-            lane = self._take_chunk if self._write is not None else None
+            lane = self._take_chunks if self._write is not None else None
         async for chunk in self._answer.content.iter_any(taker, lane):
             arrived = self._clock.mono_ns()
             if passed := self._passed(chunk):
@@ -121,10 +121,10 @@ class Relay:
         self._read(chunk, arrived)
         return True
 
-    def _take_chunk(self, part: bytes, chunk: bytes) -> bool:
-        """As :meth:`_take`, of a part that came as one whole chunk, which goes on as it came.
+    def _take_chunks(self, parts: list[bytes], chunks: bytes) -> bool:
+        """As :meth:`_take`, of parts that came as whole chunks, which go on as they came.
 
-        It goes past the layers of ``send``, which would read off and write the same frame again:
+        They go past the layers of ``send``, which would read off and write the same frame again:
         that is most of what a token costs.
         """
         write, writing = self._write, self._writing
@@ -132,11 +132,12 @@ class Relay:
         assert writing is not None
         if writing.writing_waits or writing.lost_mono_ns is not None:
             return False
-        if self._cutter is not None and not self._cutter.passes(part):
+        if self._cutter is not None and not all(map(self._cutter.passes, parts)):
             return False
         arrived = self._clock.mono_ns()
-        write(chunk)
-        self._read(part, arrived)
+        write(chunks)
+        for part in parts:
+            self._read(part, arrived)
         return True
 
     def _passed(self, chunk: bytes) -> bytes:

@@ -7,10 +7,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.upstream.http1_message import ResponseMessage, only_chunk
+from proxy.upstream.http1_message import ResponseMessage, whole_chunks
 from tests.fake_llm.dialects import DONE, ROLE, content, usage
 from tests.support.live_proxy import live_proxy
 from tests.support.raw_client import request_bytes
@@ -80,8 +81,10 @@ async def in_step(parts: list[bytes], ask_usage: bool = False) -> tuple[bytes, l
 async def test_a_chunk_crosses_in_the_frame_it_came_in():
     """An upper-case size, which the server behind ``send`` would write otherwise."""
     chunks = [ROLE, *(content(f" word number {n} of some others") for n in range(12)), DONE]
-    raw, reads = await in_step([HEAD + framed(ROLE), *map(framed, chunks[1:]), LAST])
+    parts = [framed(chunk) for chunk in chunks]
+    raw, reads = await in_step([HEAD + parts[0], *parts[1:7], b"".join(parts[7:9]), *parts[9:], LAST])
     assert bodies(raw) == [*chunks, b""]
+    assert b"".join(parts[7:9]) in reads
     assert framed(chunks[3]) != framed(chunks[3], "%x")
     assert framed(chunks[3]) in reads
 
@@ -146,19 +149,27 @@ def test_a_chunk_that_is_not_fed_changes_nothing_of_the_rest(chunks, cuts, at_ch
         parts = [raw[a:b] for a, b in pairwise(at)]
     message, body = ResponseMessage(headless=False), b""
     for part in parts:
-        whole = only_chunk(part) if message.between_chunks else None
-        body += message.feed(part) if whole is None else whole
+        whole = whole_chunks(part) if message.between_chunks else None
+        body += message.feed(part) if whole is None else b"".join(whole)
     assert body == b"".join(b for b, _ in chunks)
     assert message.reusable
 
 
-@given(st.binary(max_size=30) | st.builds(framed, st.binary(max_size=20), FORMS))
-def test_only_a_whole_plain_chunk_is_taken_for_one(data):
+@given(st.lists(st.binary(max_size=12) | st.builds(framed, st.binary(max_size=20), FORMS), max_size=3))
+def test_only_whole_plain_chunks_are_taken_for_such(pieces):
     """Whatever is taken, the parser reads the same."""
-    chunk = only_chunk(data)
-    if chunk is not None:
+    data = b"".join(pieces)
+    parts = whole_chunks(data)
+    if parts is not None:
         message = ResponseMessage(headless=False)
         message.feed(HEAD)
-        assert message.feed(data) == chunk
-        assert chunk
+        assert message.feed(data) == b"".join(parts)
+        assert all(parts)
         assert message.between_chunks
+
+
+@pytest.mark.parametrize("size", [b"0x3", b"+3", b" 3", b"3 ", b"03", b"0_3", b"-3", b"", b"g", b"0"])
+def test_a_size_in_any_other_writing_is_the_parsers(size):
+    """What Python's ``int`` would read besides, and the last chunk."""
+    assert whole_chunks(b"3\r\nabc\r\n" + size + b"\r\nabc\r\n") is None
+    assert whole_chunks(b"3\r\nabc\r\n") == [b"abc"]
