@@ -1,7 +1,9 @@
 """All benchmarks of this folder, one after the other, and the page of their figures.
 
 Each `benchmarks/*/run.py` is run with `--out`, and with `--model` where it takes one. One
-that fails is told and left out of the page. Nothing else should run on the machine.
+that fails is told and left out of the page. The other programs of the comparisons are
+installed beside, unless `--alone` is given. `--brief` takes one round, smaller stores and
+minutes instead of an hour. Nothing else should run on the machine.
 """
 
 from __future__ import annotations
@@ -9,10 +11,18 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
+import time
 from pathlib import Path
+
+from contestants import options_for, prepare
 
 HERE = Path(__file__).resolve().parent
 BESIDE = ("agreement", "known_truth")
+BRIEF = {"--rounds": "1", "--pairs": "2", "--phoenix-spans": "1000"}
+BRIEF_OF = {
+    "page": {"--requests": "1000000"}, "queries": {"--requests": "1000000"},
+    "proxy_overhead": {"--requests-per-stream": "1"},
+}  # fmt: skip
 
 
 def found() -> dict[str, Path]:
@@ -21,9 +31,27 @@ def found() -> dict[str, Path]:
     return runs | {one.stem: one for name in BESIDE for one in HERE.glob(f"*/{name}.py")}
 
 
-def takes(run: Path, option: str) -> bool:
-    told = subprocess.run([sys.executable, str(run), "--help"], capture_output=True, text=True, check=True)
-    return option in told.stdout
+def taken(run: Path) -> str:
+    """What the program says of its options."""
+    asked = [sys.executable, str(run), "--help"]
+    return subprocess.run(asked, capture_output=True, text=True, check=True).stdout
+
+
+def command_of(
+    name: str, run: Path, options: argparse.Namespace, others: dict[str, Path]
+) -> list[str] | None:
+    """The command, with every wanted option that the benchmark takes; None where one is missing."""
+    help_text = taken(run)
+    if "--model" in help_text and not options.model:
+        print(f"{name}: left out, it needs --model", file=sys.stderr)
+        return None
+    wanted = {"--out": str(options.results / f"{name}.json"), "--model": options.model or ""}
+    wanted |= options_for(name, others)
+    if options.brief:
+        wanted |= BRIEF | BRIEF_OF.get(name, {})
+    python = str(others["sdks"] / "bin" / "python") if name == "sdk" and "sdks" in others else sys.executable
+    given = [word for key, value in wanted.items() if f"{key} " in help_text for word in (key, value)]
+    return [python, str(run), *given]
 
 
 def main() -> int:
@@ -31,23 +59,21 @@ def main() -> int:
     parser.add_argument("--model", help="folder of the model for those that serve one")
     parser.add_argument("--results", type=Path, default=Path(".cache/benchmarks"))
     parser.add_argument("--only", nargs="+", choices=list(found()), help="these alone")
+    parser.add_argument("--alone", action="store_true", help="without the other programs")
+    parser.add_argument("--brief", action="store_true", help="one round, smaller stores")
     parser.add_argument("--page", type=Path, default=HERE.parent / "docs" / "benchmarks.md")
     options = parser.parse_args()
     options.results.mkdir(parents=True, exist_ok=True)
+    model = Path(options.model) if options.model else None
+    others = {} if options.alone else prepare((options.results.parent / "contestants").absolute(), model)
     failed = []
     for name, run in found().items():
         if options.only and name not in options.only:
             continue
-        if not takes(run, "--out"):
-            print(f"{name}: left out, it writes no JSON", file=sys.stderr)
+        command = command_of(name, run, options, others)
+        if command is None:
             continue
-        command = [sys.executable, str(run), "--out", str(options.results / f"{name}.json")]
-        if takes(run, "--model"):
-            if not options.model:
-                print(f"{name}: left out, it needs --model", file=sys.stderr)
-                continue
-            command += ["--model", options.model]
-        print(f"== {name}", flush=True)
+        print(f"== {name} ({time.strftime('%H:%M')})", flush=True)
         if subprocess.run(command, check=False).returncode:
             failed.append(name)
     page = [sys.executable, str(HERE / "page.py"), str(options.results), str(options.page)]

@@ -109,6 +109,14 @@ def stamped(
     return StampedReading(transport, on_data)
 
 
+def stamp_arrivals(transport: asyncio.Transport) -> None:
+    """Have the kernel stamp what reaches this connection from now on, where it can."""
+    sock = transport.get_extra_info("socket")
+    if sys.platform.startswith("linux") and sock is not None:
+        with contextlib.suppress(OSError):
+            sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+
+
 def make_listener(family: int) -> socket.socket:
     """A TCP socket whose connections have their arrivals stamped where the system can."""
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)

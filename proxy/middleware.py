@@ -178,8 +178,10 @@ class _Exchange:
             now = self._clock.mono_ns()
         if live.stream:
             live.clocks.note(body, now, live.tokens_so_far)
-        elif self._error_body is not None and len(self._error_body) < ERROR_BODY_LIMIT:
-            self._error_body += body
+        elif self._error_body is not None:
+            self._error_body += body[: ERROR_BODY_LIMIT - len(self._error_body)]
+        elif body and not message.get("more_body", False):
+            live.read_whole(body)
         if not message.get("more_body", False):
             live.done_mono_ns = now
             if self._error_body:
@@ -206,7 +208,9 @@ class _Exchange:
 
     async def _send_error(self, status: int, kind: str, text: str) -> None:
         body = json.dumps({"error": {"message": text, "type": kind, "code": status}}).encode()
-        if self._started and not self.live.stream:
+        if self._started and (not self.live.stream or self._connection.writing_waits):
+            self._connection.abort()  # nothing more reaches the client, which shall see that
+            await asyncio.sleep(0)  # the server hears of it
             return
         if self._started:
             await self.send(

@@ -41,6 +41,8 @@ from tracer.clock import SystemClock
 HERE = Path(__file__).resolve().parent
 LOAD_CORE, TARGET_CORE = {0}, {1}
 LEVELS = (50, 90, 99)
+FIRST_S = 0.06
+"""Median time to the first token of the target's answers."""
 
 
 @dataclass(frozen=True)
@@ -71,12 +73,12 @@ class Target:
 
 
 @contextlib.contextmanager
-def target(folder: Path) -> Iterator[Target]:
+def target(folder: Path, first_s: float = FIRST_S) -> Iterator[Target]:
     with socket.create_server(("127.0.0.1", 0)) as sock:
         port = int(sock.getsockname()[1])
     log = folder / f"target-{port}.jsonl"
     process = subprocess.Popen(
-        [sys.executable, str(HERE / "target.py"), str(port), str(log)],
+        [sys.executable, str(HERE / "target.py"), str(port), str(log), str(first_s)],
         stdout=subprocess.PIPE,
         preexec_fn=lambda: os.sched_setaffinity(0, TARGET_CORE),  # noqa: PLW1509  no threads here
     )  # fmt: skip
@@ -91,10 +93,12 @@ def target(folder: Path) -> Iterator[Target]:
         process.wait(10)
 
 
-def ours(folder: Path, rate: float, seconds: float, arrivals: str) -> tuple[dict[str, list[float]], Truth]:
+def ours(
+    folder: Path, rate: float, seconds: float, arrivals: str, first_s: float = FIRST_S
+) -> tuple[dict[str, list[float]], Truth]:
     """Client's values in seconds, and the truth of the same requests."""
     out, before = folder / "ours.csv", cpu_s()
-    with target(folder) as one:
+    with target(folder, first_s) as one:
         subprocess.run(
             [sys.executable, "-m", "stagelens", "bench", "--url", one.url, "--rate", str(rate),
              "--arrivals", arrivals, "--duration", str(seconds), "--warmup", "2", "--input", "64",
@@ -169,14 +173,12 @@ def replayed(folder: Path, count: int = 1000) -> list[dict[str, object]]:
     ]
 
 
-def against_guidellm(
-    folder: Path, env: Path, rate: float, seconds: float, rounds: int
-) -> list[dict[str, object]]:
+def against_guidellm(folder: Path, options: argparse.Namespace) -> list[dict[str, object]]:
     """Rows: each tool's figure over the truth of its own requests, so that they compare."""
     found: dict[str, list[float]] = {}
-    for number in range(rounds):
+    for number in range(options.rounds):
         tools = ("stagelens", "guidellm") if number % 2 == 0 else ("guidellm", "stagelens")
-        figures = {tool: one_tool(tool, folder, env, rate, seconds) for tool in tools}
+        figures = {tool: one_tool(tool, folder, options) for tool in tools}
         for name in figures["stagelens"]:
             ratio = figures["stagelens"][name] / figures["guidellm"][name]
             found.setdefault(name, []).append(ratio)
@@ -185,12 +187,13 @@ def against_guidellm(
     return [row(f"{name}, ours / guidellm", "", values, "0.97 to 1.03") for name, values in found.items()]
 
 
-def one_tool(tool: str, folder: Path, env: Path, rate: float, seconds: float) -> dict[str, float]:
+def one_tool(tool: str, folder: Path, options: argparse.Namespace) -> dict[str, float]:
+    rate, seconds, first_s = options.guidellm_rate, options.seconds, options.guidellm_first
     if tool == "stagelens":
-        seen, truth = ours(folder, rate, seconds, "constant")
+        seen, truth = ours(folder, rate, seconds, "constant", first_s)
         seen = {"TTFT": seen["ttft_sent"], "E2E": seen["e2e_sent"], "ITL": seen["tpot"]}
     else:
-        seen, truth = guidellm(folder, env, rate, seconds)
+        seen, truth = guidellm(folder, options)
     print(f"{tool}: true TTFT p50 {at(truth.ttft, 50):.4f} p99 {at(truth.ttft, 99):.4f}, "
           f"true E2E p50 {at(truth.e2e, 50):.4f}; n {len(truth.at)}", file=sys.stderr)  # fmt: skip
     true = {"TTFT": truth.ttft, "E2E": truth.e2e,
@@ -199,11 +202,12 @@ def one_tool(tool: str, folder: Path, env: Path, rate: float, seconds: float) ->
             for name, values in seen.items() for p in ("p50", "p90", "p99")}  # fmt: skip
 
 
-def guidellm(folder: Path, env: Path, rate: float, seconds: float) -> tuple[dict[str, list[float]], Truth]:
+def guidellm(folder: Path, options: argparse.Namespace) -> tuple[dict[str, list[float]], Truth]:
     """guidellm at a constant rate; its per-request values out of its JSON report."""
+    env, rate, seconds = options.guidellm, options.guidellm_rate, options.seconds
     out = folder / "guidellm.json"
     out.unlink(missing_ok=True)
-    with target(folder) as one:
+    with target(folder, options.guidellm_first) as one:
         subprocess.run(
             [f"{env}/bin/guidellm", "run", "--backend", f"kind=openai_http,target={one.url},model=m",
              "--profile", f"kind=constant,rate={rate:g}",
@@ -240,6 +244,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--guidellm", type=Path, help="environment with guidellm 0.8 and a tokenizer/ folder")
     parser.add_argument("--guidellm-rate", type=float, default=20)
+    parser.add_argument("--guidellm-first", type=float, default=0.4, help="seconds to the first token there")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     scratch = Path(tempfile.mkdtemp())
@@ -248,9 +253,7 @@ def main() -> int:
         rows = [merged(same) for same in zip(*parts, strict=True)]
         rows += replayed(scratch)
         if options.guidellm:
-            rows += against_guidellm(
-                scratch, options.guidellm, options.guidellm_rate, options.seconds, options.rounds
-            )
+            rows += against_guidellm(scratch, options)
     finally:
         shutil.rmtree(scratch)
     told = {"machine": machine(), "versions": versions(), "rows": rows,

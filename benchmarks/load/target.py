@@ -1,11 +1,13 @@
 """A scripted server for measuring load clients: every answer's times are known.
 
 Answer ``n`` (in the order of arrival) has its first token after a delay drawn from a
-lognormal distribution of seed ``SEED``, then one token every ``GAP_S``, as many as
-``max_tokens`` says. With a second argument it writes there, a line an answer, when its
-tokens really left: seconds from the request's last byte, and the monotonic clock's time
-of that byte (uvloop's own clock counts milliseconds). Words count as prompt tokens.
-``GET /v1/models`` names one model.
+lognormal distribution of seed ``SEED`` (its median, in seconds, is the third argument),
+then one token every ``GAP_S``, as many as ``max_tokens`` says. With a second argument it
+writes there, a line an answer, when its tokens really left: seconds from the request's last
+byte, and the monotonic clock's time of that byte. Both are taken where they happen: a
+request's byte when the kernel had it, a token after the call that gave it to the kernel
+(uvloop's own clock counts milliseconds).
+Words count as prompt tokens. ``GET /v1/models`` names one model.
 """
 
 from __future__ import annotations
@@ -21,8 +23,14 @@ from typing import IO
 import httptools
 import uvloop
 
-SEED, MEDIAN_S, SPREAD, GAP_S = 7, 0.06, 0.5, 0.008
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from proxy.arrival import stamp_arrivals, stamped
+from tracer.clock import SystemClock
+
+SEED, SPREAD, GAP_S = 7, 0.5, 0.008
 TEMPLATE = 9
+CLOCK = SystemClock()
 HEAD = (b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n"
         b"\r\n")  # fmt: skip
 MODELS = b'{"object":"list","data":[{"id":"m","object":"model","created":1,"owned_by":"x"}]}'
@@ -54,12 +62,15 @@ def plain(body: bytes) -> bytes:
 class Server(asyncio.Protocol):
     """One connection; requests on it one after another."""
 
-    def __init__(self, log: IO[str] | None) -> None:
-        self._log = log
+    def __init__(self, log: IO[str] | None, median_s: float) -> None:
+        self._log, self._median_s = log, median_s
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self._transport = transport
+        transport.set_write_buffer_limits(high=0)  # written at once, not when the turn ends
+        stamp_arrivals(transport)
+        self._reading = stamped(transport, self._take)
         self._parser = httptools.HttpRequestParser(self)
         self._loop = asyncio.get_running_loop()
 
@@ -73,9 +84,15 @@ class Server(asyncio.Protocol):
         self._body += data
 
     def data_received(self, data: bytes) -> None:
+        self._take(data, None)
+
+    def _take(self, data: bytes, arrived: int | None) -> None:
+        self._read_s = (CLOCK.mono_ns() if arrived is None else CLOCK.mono_of_recent(arrived)) / 1e9
         self._parser.feed_data(data)
 
     def connection_lost(self, _: Exception | None) -> None:
+        if self._reading is not None:
+            self._reading.end()
         if self._timer is not None:
             self._timer.cancel()
 
@@ -83,13 +100,13 @@ class Server(asyncio.Protocol):
         if not self._url.endswith(b"/completions"):
             self._transport.write(plain(MODELS if self._url.endswith(b"/models") else b"{}"))
             return
-        self._began = time.monotonic()
+        self._began = self._read_s
         told = json.loads(self._body)
         self._tokens = told.get("max_completion_tokens") or told.get("max_tokens") or 16
         self._prompt = TEMPLATE + sum(len(_text(m).split()) for m in told.get("messages", ()))
         self._stream = bool(told.get("stream"))
         self._left: list[float] = []
-        self._first = self._began + MEDIAN_S * _rng.lognormvariate(0, SPREAD)
+        self._first = self._began + self._median_s * _rng.lognormvariate(0, SPREAD)
         self._timer = self._loop.call_at(self._first, self._next)
 
     def _next(self) -> None:
@@ -124,9 +141,9 @@ def _text(message: dict[str, object]) -> str:
     return " ".join(str(part.get("text", "")) for part in content)  # type: ignore[attr-defined]
 
 
-async def main(port: int, log: IO[str] | None) -> None:
+async def main(port: int, log: IO[str] | None, median_s: float) -> None:
     server = await asyncio.get_running_loop().create_server(
-        lambda: Server(log), "127.0.0.1", port, backlog=4096
+        lambda: Server(log, median_s), "127.0.0.1", port, backlog=4096
     )
     print("ready", flush=True)
     await server.serve_forever()
@@ -134,4 +151,4 @@ async def main(port: int, log: IO[str] | None) -> None:
 
 if __name__ == "__main__":
     told = Path(sys.argv[2]).open("w", buffering=1) if len(sys.argv) > 2 else None  # noqa: SIM115
-    uvloop.run(main(int(sys.argv[1]), told))
+    uvloop.run(main(int(sys.argv[1]), told, float(sys.argv[3]) if len(sys.argv) > 3 else 0.06))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
+from proxy.request.call import EngineCall
 from proxy.request.model_call import ModelCall
 from proxy.request.record import (
     Arrival,
@@ -16,6 +18,12 @@ from proxy.request.record import (
 )
 from proxy.request.work import StageRun
 from proxy.stream.clocks import Clocks, StreamClocks
+from proxy.upstream.dialects import Answer, read_event
+from proxy.upstream.usage import Usage
+
+WHOLE_LIMIT = 4 * 1024 * 1024
+"""A whole answer that is longer is not read."""
+_CALLS_TOOLS = re.compile(rb'"(?:finish|stop)_reason" ?: ?"tool')
 
 
 @dataclass(slots=True)
@@ -45,6 +53,9 @@ class LiveRequest:
     cancelled_by: str = ""
     source_detail: str = ""
     done_seen: bool | None = None
+    told_finish: Mapping[int, str] = field(default_factory=dict)
+    told_usage: Usage | None = None
+    told_choices: int = 0
     clocks: Clocks = field(default_factory=StreamClocks)
     calls: list[ModelCall] = field(default_factory=list)
     runs: list[StageRun] = field(default_factory=list)
@@ -53,6 +64,25 @@ class LiveRequest:
     def tokens_so_far(self) -> int | None:
         """Tokens the engine has made for this request; None where nobody counts them."""
         return sum(c.output_tokens or 0 for c in self.calls) if self.calls else None
+
+    def read_whole(self, body: bytes) -> None:
+        """What an answer that was no stream says and the engine does not.
+
+        That it ends in tool calls, and the tokens of a search of many calls.
+        """
+        searched = any(call.internal for call in self.calls)
+        if len(body) > WHOLE_LIMIT or not (searched or _CALLS_TOOLS.search(body)):
+            return
+        answer = Answer()
+        facts = read_event(body, answer)
+        self.told_finish, self.told_usage = facts.finish, answer.usage
+        self.told_choices = len(facts.choices)
+
+    def _name_ends(self) -> None:
+        """The one engine call ended as the client was told: the engine knows no tool calls."""
+        told = self.told_finish or getattr(self.clocks, "finish", {})
+        if told and len(self.calls) == 1 and isinstance(call := self.calls[0], EngineCall):
+            call.finish_reasons.update(told)
 
     def cancel_calls(self) -> None:
         """Stop model calls that outlive their request: a cancelled handler may leave them behind."""
@@ -64,6 +94,7 @@ class LiveRequest:
         """The record of this request, ended now; call it once."""
         end = max(self.done_mono_ns or end_mono_ns, self.start_mono_ns)
         status, error_type = self._outcome()
+        self._name_ends()
         for call in self.calls:
             call.seal(end)
         for run in self.runs:
@@ -103,6 +134,8 @@ class LiveRequest:
             repairs=tuple(repairs),
             source_detail=self.source_detail or _details(c for c in self.calls if not c.superseded),
             done_seen=self.done_seen,
+            told_usage=self.told_usage,
+            told_choices=self.told_choices,
         )
 
     def _outcome(self) -> tuple[RequestStatus, str]:

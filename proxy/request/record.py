@@ -9,6 +9,7 @@ from enum import StrEnum
 from proxy.request.call import CallStages
 from proxy.request.model_call import ModelCall
 from proxy.request.work import StageRun
+from proxy.upstream.usage import Usage
 from tracer.stages import Partition, Stage, StageInterval, partition
 
 
@@ -76,6 +77,8 @@ class RequestRecord:
     repairs: tuple[str, ...]
     source_detail: str = ""
     done_seen: bool | None = None
+    told_usage: Usage | None = None
+    told_choices: int = 0
 
     @property
     def e2e_ns(self) -> int:

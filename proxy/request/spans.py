@@ -92,6 +92,7 @@ def _call(
     if stages.undivided is not None:
         last = max(last, stages.undivided.end_ns)
     end = last if call.finished else max(last, call.ended_mono_ns or last)
+    end = min(end, record.marks.end_mono_ns)  # what the engine still does is no part of the request
     model = call.model or record.model
     span = SpanDraft(
         name=f"{call.operation} {model}".strip() or record.method,
@@ -260,21 +261,35 @@ def _tokens(record: RequestRecord) -> Iterator[tuple[str, AttributeValue]]:
     calls = record.calls
     if not calls or not record.operation:
         return
-    yield semconv.CHOICES, 1 if any(c.internal for c in calls) else sum(c.n for c in calls)
     if reason := calls[0].finish_reason:
         yield semconv.FINISH_REASON, reason
-    searched = any(c.internal for c in calls)
-    if searched:  # many calls make one answer: the first has its prompt, none its tokens
-        calls = calls[:1]
+    if any(c.internal for c in calls):
+        yield from _searched(record)
+        return
+    yield semconv.CHOICES, sum(c.n for c in calls)
     for name, given in (
         (semconv.INPUT_TOKENS, [c.input_tokens for c in calls]),
-        (semconv.OUTPUT_TOKENS, [None if searched else c.output_tokens for c in calls]),
+        (semconv.OUTPUT_TOKENS, [c.output_tokens for c in calls]),
         (semconv.CACHED_TOKENS, [c.cached_tokens for c in calls]),
         (semconv.REASONING_TOKENS, [c.reasoning_tokens for c in calls]),
     ):
         known = [count for count in given if count is not None]
         if known:
             yield name, sum(known)
+
+
+def _searched(record: RequestRecord) -> Iterator[tuple[str, AttributeValue]]:
+    """Many calls made the answer, with its tokens in none of them: what the answer itself said."""
+    usage = record.told_usage
+    yield semconv.CHOICES, max(1, record.told_choices)
+    told = usage.input_tokens if usage is not None else None
+    first = record.calls[0]
+    if (count := first.input_tokens if told is None else told) is not None:
+        yield semconv.INPUT_TOKENS, count
+    if usage is not None and usage.output is not None:
+        yield semconv.OUTPUT_TOKENS, usage.output
+    if first.cached_tokens is not None:
+        yield semconv.CACHED_TOKENS, first.cached_tokens
 
 
 def _arrival(record: RequestRecord) -> Iterator[tuple[str, AttributeValue]]:

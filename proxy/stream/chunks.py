@@ -1,4 +1,4 @@
-"""What one streamed chunk says: does it carry a token, the answer, an error, the end?
+"""What one choice of a streamed chunk says: does it carry a token, the answer?
 
 Knows the chunk forms of OpenAI's chat and text completions. A chunk that is not
 understood says nothing; it is never an error of the request.
@@ -6,7 +6,6 @@ understood says nothing; it is never an error of the request.
 
 from __future__ import annotations
 
-import json
 import re
 from http import HTTPStatus
 from typing import Any, NamedTuple
@@ -24,56 +23,32 @@ class ChunkFacts(NamedTuple):
 
     ``blank`` marks a chunk with the right members but empty text, which may be a
     real token whose text is still held back by the detokeniser: only somebody who
-    counts tokens can tell. ``error`` is an error object's type.
+    counts tokens can tell, or the ids of the tokens beside it.
     """
 
     token: bool = False
     answer: bool = False
     blank: bool = False
-    done: bool = False
-    error: str | None = None
 
 
 NOTHING = ChunkFacts()
 
 
-def read_chunk(data: bytes) -> ChunkFacts:
-    """Facts of one event's data; ``NOTHING`` where it is not a known chunk."""
-    if data.strip() == DONE:
-        return ChunkFacts(done=True)
-    try:
-        chunk = json.loads(data)
-    except (ValueError, RecursionError):
-        return NOTHING
-    if not isinstance(chunk, dict):
-        return NOTHING
-    if chunk.get("error"):
-        return ChunkFacts(error=error_type(chunk["error"]))
-    choices = chunk.get("choices")
-    if not isinstance(choices, list):
-        return NOTHING
-    facts = [choice_facts(choice) for choice in choices if isinstance(choice, dict)]
-    return ChunkFacts(
-        token=any(f.token for f in facts),
-        answer=any(f.answer for f in facts),
-        blank=any(f.blank for f in facts),
-    )
-
-
 def choice_facts(choice: dict[str, Any]) -> ChunkFacts:
     """What one choice of a chunk carries."""
+    ids = bool(choice.get("token_ids"))  # vLLM's return_token_ids
     delta = choice.get("delta")
     if isinstance(delta, dict):
-        return _delta(delta)
+        return _delta(delta, ids)
     text = choice.get("text")
     if isinstance(text, str):
-        return ChunkFacts(token=bool(text), answer=bool(text), blank=not text)
+        return ChunkFacts(token=bool(text) or ids, answer=bool(text), blank=not text)
     return NOTHING
 
 
-def _delta(delta: dict[str, Any]) -> ChunkFacts:
+def _delta(delta: dict[str, Any], ids: bool) -> ChunkFacts:
     """The role prelude carries no token; visible content is what is not only white space."""
-    token = any(delta.get(name) for name in TOKEN_FIELDS)
+    token = ids or any(delta.get(name) for name in TOKEN_FIELDS)
     content = delta.get("content")
     answer = isinstance(content, str) and bool(content.strip())
     blank = not token and "role" not in delta and content == ""

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from typing import Protocol
 
-from proxy.stream.chunks import read_chunk
 from proxy.stream.sse import SseReader
+from proxy.upstream.dialects import Answer, read_event
+
+_WORTH_READING = re.compile(
+    rb'"error"|\[DONE\]|"(?:finish|stop)_reason" ?: ?"|"message_stop"|"response\.[a-z]+ed"'
+)
+"""What may still tell something once the clocks have stopped."""
 
 
 class Clocks(Protocol):
@@ -32,7 +38,8 @@ class StreamClocks:
     """First chunk, first token and first answer of one stream, in ``_mono_ns`` stamps.
 
     ``note`` is told of each body part after the socket took it. Reading stops once
-    all three clocks have stopped, except for a look at error objects.
+    all three clocks have stopped, except for a look at errors and ends. ``finish`` is why
+    each choice ended, as the client was told.
     """
 
     def __init__(self) -> None:
@@ -41,7 +48,9 @@ class StreamClocks:
         self.first_answer_mono_ns: int | None = None
         self.error: str | None = None
         self.done_seen = False
+        self.finish: dict[int, str] = {}
         self._reader = SseReader()
+        self._answer = Answer()
 
     @property
     def complete(self) -> bool:
@@ -58,22 +67,20 @@ class StreamClocks:
             return
         if self.first_chunk_mono_ns is None:
             self.first_chunk_mono_ns = mono_ns
-        if self.first_answer_mono_ns is not None and not _worth_reading(body):
+        if self.first_answer_mono_ns is not None and not _WORTH_READING.search(body):
             return
         for event in self._reader.feed(body):
             self._event(event.data, mono_ns, tokens_so_far)
 
     def _event(self, data: bytes, mono_ns: int, tokens_so_far: int | None) -> None:
-        facts = read_chunk(data)
+        facts = read_event(data, self._answer)
         self.done_seen = self.done_seen or facts.done
+        self.finish.update(facts.finish)
         if facts.error is not None and self.error is None:
             self.error = facts.error
-        blank_token = facts.blank and bool(tokens_so_far)
-        if self.first_token_mono_ns is None and (facts.token or blank_token):
-            self.first_token_mono_ns = mono_ns
-        if self.first_answer_mono_ns is None and facts.answer:
-            self.first_answer_mono_ns = mono_ns
-
-
-def _worth_reading(body: bytes) -> bool:
-    return b'"error"' in body or b"[DONE]" in body
+        for _, said in facts.choices:
+            blank_token = said.blank and bool(tokens_so_far)
+            if self.first_token_mono_ns is None and (said.token or blank_token):
+                self.first_token_mono_ns = mono_ns
+            if self.first_answer_mono_ns is None and said.answer:
+                self.first_answer_mono_ns = mono_ns

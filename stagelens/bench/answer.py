@@ -9,6 +9,8 @@ from stagelens.bench.sample import Sample
 
 MOST_SAID = 300
 MOST_BODY = 64 * 1024 * 1024
+MOST_TOKENS = 2**40
+"""A larger count is no count."""
 
 
 class Answer:
@@ -30,7 +32,7 @@ class Answer:
         one.status, one.head_ns = status, now_ns
         if told := headers.get(b"x-stagelens-trace-id"):
             one.trace_id = told.decode("latin-1")
-        self._sse = status < 400 and b"text/event-stream" in headers.get(b"content-type", b"")
+        self._sse = status < 300 and b"text/event-stream" in headers.get(b"content-type", b"")
 
     def body(self, data: bytes, now_ns: int) -> None:
         """A part of the body, read from the socket at ``now_ns``."""
@@ -52,7 +54,7 @@ class Answer:
         one = self._sample
         one.end_ns = now_ns
         body = self.raw
-        if one.status >= 400 or not one.status:
+        if not 200 <= one.status < 300:
             self._fail(f"http_{one.status}", body.decode("utf-8", "replace"))
         elif self._sse:
             if not self._done and not one.finish:
@@ -130,4 +132,4 @@ def _words(delta: dict[str, Any]) -> str:
 
 
 def _count(value: object, before: int | None) -> int | None:
-    return value if isinstance(value, int) else before
+    return value if type(value) is int and 0 <= value <= MOST_TOKENS else before

@@ -77,19 +77,37 @@ def bench(file: Path | None, key_env: str, **given: Any) -> None:  # noqa: ANN40
     where = Where(given["collector"], given["store"], given["data_dir"])
     name = settings.name or f"bench-{datetime.now(UTC):%Y%m%d-%H%M%S}"
     form, out = given["form"], given["out"]
-    if out is not None and not out.parent.is_dir():
-        raise UserError(f"--out {out} is in no folder: make it first", 2)
+    if out is not None:
+        _check_out(out)
     try:
         ended = run_bench(settings, name, os.environ.get(key_env) or None, where, given["quiet"])
     except (KeyboardInterrupt, asyncio.CancelledError):
         sys.stderr.write("stagelens: stopped before there was anything to tell\n")
         sys.exit(130)
     text = ended.shown(form)
-    if out is not None:
-        out.write_text(text, encoding="utf-8")
-    else:
+    written = out is not None and _written(out, text)
+    if not written:
         click.echo(text, nl=False)
-    sys.exit(130 if ended.result.interrupted else 0)
+    sys.exit(130 if ended.result.interrupted else int(out is not None and not written))
+
+
+def _check_out(out: Path) -> None:
+    """Before the load, so that no result is in vain."""
+    if not out.parent.is_dir():
+        raise UserError(f"--out {out} is in no folder: make it first", 2)
+    if out.is_dir():
+        raise UserError(f"--out {out} is a folder: name a file in it", 2)
+    if not os.access(out if out.exists() else out.parent, os.W_OK):
+        raise UserError(f"--out {out} cannot be written: choose another place", 2)
+
+
+def _written(out: Path, text: str) -> bool:
+    try:
+        out.write_text(text, encoding="utf-8")
+    except OSError as problem:
+        sys.stderr.write(f"stagelens: --out {out} could not be written ({problem.strerror}): here it is\n")
+        return False
+    return True
 
 
 def make_settings(file: Path | None, given: dict[str, Any]) -> BenchSettings:

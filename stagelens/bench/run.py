@@ -20,7 +20,7 @@ from stagelens.bench.sample import Sample
 from stagelens.bench.search import find_highest
 from stagelens.bench.settings import BenchSettings
 from stagelens.bench.wire import Client, Target
-from tracer.clock import Anchor, Clock
+from tracer.clock import Anchor, SystemClock
 
 T = TypeVar("T")
 SHOW_EVERY_S = 0.25
@@ -41,7 +41,7 @@ class Runner:
     """Runs the levels one after the other; ``show`` is called now and then with the driver."""
 
     def __init__(
-        self, settings: BenchSettings, name: str, key: str | None, clock: Clock,
+        self, settings: BenchSettings, name: str, key: str | None, clock: SystemClock,
         items: Sequence[Item] = (), recorded: Recorded | None = None,
         show: Callable[[Driver], None] | None = None,
     ) -> None:  # fmt: skip

@@ -9,9 +9,10 @@ from urllib.parse import urlsplit
 
 import httptools
 
+from proxy.arrival import StampedReading, stamp_arrivals, stamped
 from stagelens.bench.answer import Answer
 from stagelens.bench.sample import Sample
-from tracer.clock import Clock
+from tracer.clock import SystemClock
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +40,13 @@ class Target:
 
 
 class _Connection(asyncio.Protocol):
-    """One socket; requests on it one after another."""
+    """One socket; requests on it one after another.
 
-    def __init__(self, clock: Clock) -> None:
+    What came is stamped by the kernel where it can: a client that is busy with other answers
+    reads late, and that is not the server's time.
+    """
+
+    def __init__(self, clock: SystemClock) -> None:
         self._clock = clock
         self._answer: Answer | None = None
         self.done: asyncio.Future[bool] | None = None
@@ -52,9 +57,13 @@ class _Connection(asyncio.Protocol):
         self.used = False
         self.heard = False
         self.lost = False
+        self._reading: StampedReading | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self.transport = transport
+        transport.set_write_buffer_limits(high=0)  # uvloop writes what is above the limit at once
+        stamp_arrivals(transport)
+        self._reading = stamped(transport, self._take)
 
     def begin(self, request: bytes, answer: Answer, sample: Sample) -> asyncio.Future[bool]:
         """Send; the future's result says whether the connection may serve another request."""
@@ -69,7 +78,13 @@ class _Connection(asyncio.Protocol):
         return self.done
 
     def data_received(self, data: bytes) -> None:
-        self._now_ns = self._clock.mono_ns()
+        self._take(data, None)
+
+    def _take(self, data: bytes, arrived_unix_ns: int | None) -> None:
+        if arrived_unix_ns is None:
+            self._now_ns = self._clock.mono_ns()
+        else:
+            self._now_ns = self._clock.mono_of_recent(arrived_unix_ns)
         self.heard = True
         if self._answer is None:
             self.abort()
@@ -102,6 +117,8 @@ class _Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self.lost = True
+        if self._reading is not None:
+            self._reading.end()
         if self._answer is None:
             return
         if self.heard and not error and self._headers and not self._framed:
@@ -124,7 +141,7 @@ class _Connection(asyncio.Protocol):
 class Client:
     """Sends requests; a new connection is made whenever none is free."""
 
-    def __init__(self, target: Target, clock: Clock, timeout_s: float) -> None:
+    def __init__(self, target: Target, clock: SystemClock, timeout_s: float) -> None:
         self._target, self._clock, self._timeout_s = target, clock, timeout_s
         self._free: list[_Connection] = []
         self._tls = ssl.create_default_context() if target.tls else None

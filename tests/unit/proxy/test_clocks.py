@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.stream.chunks import NOTHING, read_chunk
 from proxy.stream.clocks import StreamClocks
 
 S = 1_000_000_000
@@ -95,16 +94,60 @@ def test_an_error_object_in_a_stream_is_seen_even_after_the_answer():
     assert made.error == "InternalServerError"
 
 
-@given(st.binary(max_size=200))
-def test_no_bytes_can_make_the_reader_raise(data):
-    """Whatever an event holds, reading it gives facts and never an exception."""
-    assert isinstance(read_chunk(data), type(NOTHING))
+@pytest.mark.parametrize(
+    "events",
+    [
+        [{"type": "message_start", "message": {"id": "m"}},
+         {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+         {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hi"}},
+         {"type": "message_delta", "delta": {"stop_reason": "end_turn"}}, {"type": "message_stop"}],
+        [{"type": "response.created", "response": {"id": "r", "status": "in_progress"}},
+         {"type": "response.output_item.added", "item": {}},
+         {"type": "response.output_text.delta", "delta": "Hi"},
+         {"type": "response.output_text.done", "text": "Hi"},
+         {"type": "response.completed", "response": {"status": "completed"}}],
+    ],
+    ids=["messages", "responses"],
+)  # fmt: skip
+def test_every_route_that_streams_has_its_first_token(events):
+    """The third event holds the first text: not the first event, and not the end (faults 14)."""
+    made = clocks(*((n / 10, b"data: " + json.dumps(one).encode() + b"\n\n")
+                    for n, one in enumerate(events, 1)))  # fmt: skip
+    assert seconds(made) == (0.1, 0.3, 0.3)
+    assert made.done_seen
+    assert made.finish == {0: "end_turn" if events[0]["type"] == "message_start" else "completed"}
+
+
+@pytest.mark.parametrize(
+    "choice", [{"delta": {}, "token_ids": [245]}, {"text": "", "token_ids": [245]}]
+)
+def test_a_token_whose_text_is_held_back_is_told_by_its_id(choice):
+    """vLLM's return_token_ids names a token that has no text yet."""
+    body = b"data: " + json.dumps({"choices": [{"index": 0, **choice}]}).encode() + b"\n\n"
+    assert seconds(clocks((0.1, body)))[1:] == (0.1, None)
+
+
+def test_why_a_choice_ended_is_read_after_the_clocks_have_stopped():
+    """The last chunk of each choice is read, however long the answer was before."""
+    def end(index: int, reason: str) -> bytes:
+        chunk = {"choices": [{"index": index, "delta": {}, "finish_reason": reason}]}
+        return b"data: " + json.dumps(chunk, separators=(",", ":")).encode() + b"\n\n"
+
+    parts = [chat(content="a")] * 3 + [end(1, "length"), end(0, "tool_calls"), DONE]
+    made = clocks(*((n, part) for n, part in enumerate(parts)))
+    assert made.finish == {0: "tool_calls", 1: "length"}
+
+
+@given(st.lists(st.binary(max_size=60), max_size=5))
+def test_no_bytes_can_make_the_clocks_raise(parts):
+    """Whatever the events hold, reading them is never an exception."""
+    clocks(*((1, b"data: " + part + b"\n\n") for part in parts))
 
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=5),
                     lambda inner: st.lists(inner, max_size=3)
                     | st.dictionaries(st.sampled_from(["choices", "delta", "error", "text",
                                                        "content", "type"]), inner, max_size=4)))  # fmt: skip
-def test_no_json_can_make_the_reader_raise(value):
+def test_no_json_can_make_the_clocks_raise(value):
     """Well-formed JSON of any shape is read without an exception."""
-    assert isinstance(read_chunk(json.dumps(value).encode()), type(NOTHING))
+    clocks((1, b"data: " + json.dumps(value).encode() + b"\n\n"))

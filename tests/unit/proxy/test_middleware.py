@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 
 import httpx
@@ -244,6 +245,31 @@ async def test_the_time_limit_answers_504_or_an_error_event_and_records_a_timeou
     assert b'"type": "timeout"' in streamed.content
     assert [(r[semconv.STATUS], r[semconv.ERROR_TYPE]) for r in roots] == [("error", "timeout")] * 2
     assert script.cancelled == 2
+
+
+async def test_the_time_limit_holds_for_a_client_that_does_not_read():
+    """The record is there although the client still is, and its connection is broken off."""
+    app = FastAPI()
+
+    @app.post(PATH)
+    async def chat():
+        async def much():
+            while True:
+                yield CHUNK * 2000
+
+        return StreamingResponse(much(), media_type="text/event-stream")
+
+    async with live_server(app, request_timeout_s=0.3) as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=1024)
+        writer.write(b"POST " + PATH.encode() + b" HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n")
+        [root] = await server.sink.wait_for(1, within_s=30)
+        got = b""
+        with contextlib.suppress(ConnectionError):
+            while part := await reader.read(1 << 20):
+                got = part
+        writer.close()
+    assert not got.endswith(b"0\r\n\r\n"), "a cut answer must not look whole"
+    assert (root[semconv.STATUS], root[semconv.ERROR_TYPE]) == ("error", "timeout")
 
 
 async def test_shutdown_with_requests_in_flight_ends_each_with_one_record():

@@ -15,6 +15,7 @@ from tracer.clock import Anchor
 from tracer.stages import Stage
 
 S = 1_000_000_000
+ANCHOR = Anchor(0, 0)
 
 
 def ns(seconds: float) -> int:
@@ -190,3 +191,42 @@ def test_records_of_any_marks_add_up(data):
     made = drafts(record, Anchor(0, 0), CountingIds())
     assert len(made) == span_count(record)
     assert all(d.end_unix_ns >= d.start_unix_ns for d in made)
+
+
+def test_an_engine_call_ends_as_the_client_was_told():
+    """The engine says stop where the server makes tool calls of the text; streamed or not."""
+    end = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}]}\n\n'
+    streamed = live(stream=True, done_mono_ns=ns(2.6), calls=[chat_call()])
+    streamed.clocks.note(end, ns(2.55), 3)
+    whole = live(done_mono_ns=ns(2.6), calls=[chat_call()])
+    whole.read_whole(b'{"choices":[{"index":0,"message":{},"finish_reason":"tool_calls"}]}')
+    for request in (streamed, whole):
+        root, *rest = drafts(request.finish(ns(9), "engine"), ANCHOR, CountingIds())
+        assert root.attributes[semconv.FINISH_REASON] == "tool_calls"
+        assert ["tool_calls"] in [
+            s.attributes.get(semconv.GEN_AI_RESPONSE_FINISH_REASONS) for s in rest
+        ]
+
+
+def test_a_search_of_many_calls_has_the_tokens_that_its_answer_tells():
+    """Three prompts, two sequences each: each prompt once, all choices, the answer's own tokens."""
+    calls = [chat_call() for _ in range(4)]
+    for call in calls:
+        call.internal = True
+    request = live(done_mono_ns=ns(2.6), calls=calls)
+    choices = ",".join(f'{{"index":{n},"text":"x","finish_reason":"length"}}' for n in range(6))
+    usage = b'"usage":{"prompt_tokens":10,"completion_tokens":24,"total_tokens":34}'
+    request.read_whole(b'{"choices":[%s],%s}' % (choices.encode(), usage))
+    root = drafts(request.finish(ns(9), "engine"), ANCHOR, CountingIds())[0].attributes
+    assert (root[semconv.INPUT_TOKENS], root[semconv.OUTPUT_TOKENS]) == (10, 24)
+    assert root[semconv.CHOICES] == 6
+
+
+@given(st.floats(0, 20))
+def test_no_span_of_a_request_ends_after_it(ended_s):
+    """Whenever the engine's call is over, its span is not longer than the request."""
+    call = chat_call()
+    call.finished, call.ended_mono_ns = False, ns(ended_s)
+    record = live(done_mono_ns=ns(2.6), calls=[call]).finish(ns(9), "engine")
+    root, *rest = drafts(record, ANCHOR, CountingIds())
+    assert max(s.end_unix_ns for s in rest) <= root.end_unix_ns

@@ -50,6 +50,19 @@ def test_where_the_bytes_are_cut_changes_nothing_but_times(cuts):
     assert one.said == "".join(f"t{n} " for n in range(6))
 
 
+@pytest.mark.parametrize("count", [True, -5, 2**70, 1.5, "9", None])
+def test_what_is_no_count_is_not_taken_for_one(count):
+    """The answer stands; its tokens are unknown."""
+    told = {"choices": [], "usage": {"prompt_tokens": count, "completion_tokens": count}}
+    one = read(delta(content="a"), delta(finish="stop"), sse(told))
+    assert (one.error, one.input_tokens, one.output_tokens, one.tpot_ns) == ("", None, None, None)
+
+
+def test_a_redirect_is_no_answer():
+    """It is not followed, and named by its status."""
+    assert read(b"", status=307, headers={b"content-type": b"text/event-stream"}).error == "http_307"
+
+
 def test_tool_calls_and_reasoning_are_tokens():
     """Any generated text starts the clock."""
     one = read(*tool_call(0, "c", "f", '{"a":1}'), delta(finish="tool_calls"))

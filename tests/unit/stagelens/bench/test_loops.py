@@ -71,8 +71,11 @@ async def test_a_server_that_takes_one_at_a_time_shows_the_growing_wait():
         driver, client = driver_for(fake, Plan(repeat(talk("a")), every(0.005)), rate=200, requests=20)
         await driver.run()
         await client.close()
-    for place, one in enumerate(driver.samples):
-        assert one.ttft_ns >= 30 * MS * (place + 1) - 5 * MS * place - MS
+    begun_ns = driver.samples[0].intended_ns
+    assert [one.intended_ns - begun_ns for one in driver.samples] == [5 * MS * n for n in range(20)]
+    answered = sorted(one.first_token_ns for one in driver.samples)  # whoever came first to the server
+    for place, at_ns in enumerate(answered):
+        assert at_ns - begun_ns >= 30 * MS * (place + 1) - MS
     level = make_level(driver, driver._settings)
     assert level.figure("ttft").p99_ns > 400 * MS
     assert level.in_flight_peak > 10

@@ -142,6 +142,7 @@ def _level(asked: object) -> float:
         (("--url", "http://127.0.0.1:9", "--rate", "1", "--concurrency", "1"), "give one of rate", 2),
         (("--url", "http://127.0.0.1:9", "--rate", "1"), "no server answers", 1),
         (("--url", "http://127.0.0.1:9", "--rate", "1", "--out", "/no/such/x"), "is in no folder", 2),
+        (("--url", "http://127.0.0.1:9", "--rate", "1", "--out", "/"), "is a folder", 2),
     ],
 )
 async def test_a_mistake_is_one_sentence(options, said, code):
@@ -150,6 +151,18 @@ async def test_a_mistake_is_one_sentence(options, said, code):
     assert (found, out) == (code, "")
     assert said in err
     assert err.count("\n") == 1
+
+
+async def test_a_result_that_cannot_be_written_is_shown_instead():
+    """The load was sent: its figures are not lost with a full disk."""
+    async with load_target(answer) as fake:
+        code, out, err = await bench(
+            "--url", fake.url, "--rate", "50", "--requests", "3", "--warmup", "0", "--quiet",
+            "--format", "json", "--out", "/dev/full",
+        )  # fmt: skip
+    assert json.loads(out)["levels"][0]["counts"]["ok"] == 3
+    assert "--out /dev/full could not be written (No space left on device)" in err
+    assert code == 1
 
 
 class Stored:

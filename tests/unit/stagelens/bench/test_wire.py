@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import sys
+import threading
 from typing import Self
 
 import pytest
@@ -48,6 +51,39 @@ async def test_a_connection_is_kept_and_its_stamps_are_in_order():
         assert one.error == ""
         assert one.intended_ns <= one.sent_ns <= one.head_ns <= one.first_token_ns <= one.end_ns
     assert (first.connected_ns > 0, second.connected_ns) == (True, 0)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel's stamps are Linux's")
+async def test_an_answer_counts_from_when_it_came_not_from_when_it_was_read():
+    """The client's loop is held up while a whole answer arrives: no stamp is later than that."""
+    asked, go, answered = (threading.Event() for _ in range(3))
+
+    def serve(listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        with connection:
+            connection.recv(65536)
+            asked.set()
+            go.wait(20)
+            body = b'data: {"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}\n\n'
+            head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: %d\r\n\r\n"
+            connection.sendall(head % len(body) + body)
+            answered.set()
+            connection.recv(1)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = threading.Thread(target=serve, args=(listener,))
+        server.start()
+        async with Asking(f"http://127.0.0.1:{listener.getsockname()[1]}") as asking:
+            sample = Sample(0, asking.clock.mono_ns(), True)
+            sending = asyncio.create_task(asking.client.send(asking.request, sample))
+            assert await asyncio.to_thread(asked.wait, 20)
+            go.set()
+            assert answered.wait(20)
+            came_by_ns = asking.clock.mono_ns()
+            await sending
+        await asyncio.to_thread(server.join, 20)
+    assert (sample.error, sample.chunks) == ("", 1)
+    assert sample.sent_ns < sample.first_token_ns <= sample.end_ns <= came_by_ns
 
 
 async def test_a_connection_that_the_server_closed_meanwhile_is_replaced():
