@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from proxy.arrival import StampedReading, stamped
 from tracer.clock import SystemClock
+
+if TYPE_CHECKING:
+    from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 EXTENSION = "stagelens.connection"
 """Key in ``scope["extensions"]`` under which a request finds its :class:`ConnectionMarks`."""
@@ -22,7 +26,7 @@ ENTERED = "stagelens.entered"
 class ConnectionMarks:
     """When a request's first byte was read, and when its connection broke, if it did."""
 
-    __slots__ = ("_flow", "abort", "close", "first_byte_mono_ns", "lost_mono_ns", "on_lost")
+    __slots__ = ("_flow", "abort", "close", "cycle", "first_byte_mono_ns", "lost_mono_ns", "on_lost")
 
     def __init__(
         self,
@@ -36,6 +40,7 @@ class ConnectionMarks:
         self.close = close
         self.first_byte_mono_ns = first_byte_mono_ns
         self._flow = flow
+        self.cycle: RequestResponseCycle | None = None
         self.lost_mono_ns: int | None = None
         self.on_lost: Callable[[], None] | None = None
 
@@ -43,6 +48,24 @@ class ConnectionMarks:
     def writing_waits(self) -> bool:
         """The client reads too slowly: a write now waits until it has taken more."""
         return self._flow is not None and self._flow.write_paused
+
+    def chunk_writer(self) -> Callable[[bytes], object] | None:
+        """Writes whole chunks, framed already, to the client: what the server's ``send`` does.
+
+        None where the answer's head has not been sent, or said that no chunks follow, or where
+        uvicorn is not as it was known. Not to be used while ``writing_waits``, when the
+        connection is lost, or after the last part.
+        """
+        cycle = self.cycle
+        if cycle is None:
+            return None
+        try:
+            begun = cycle.response_started and not cycle.response_complete
+            if begun and cycle.chunked_encoding is True and cycle.scope["method"] != "HEAD":
+                return cycle.transport.write
+        except AttributeError:
+            pass
+        return None
 
     def lose(self, mono_ns: int) -> None:
         """The connection is gone; told once."""
@@ -99,6 +122,11 @@ class StampingProtocol(HttpToolsProtocol):
         if self._waiting is not None:
             self._waiting.append(marks)
         self.scope["extensions"] = {EXTENSION: marks}  # type: ignore[dict-item]
+
+    def on_headers_complete(self) -> None:
+        super().on_headers_complete()
+        if self._waiting:
+            self._waiting[-1].cycle = getattr(self, "cycle", None)
 
     def on_response_complete(self) -> None:
         if self._waiting:  # answers go out in the order the requests came

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import secrets
@@ -174,6 +175,8 @@ def _serve_with(
             raise KeyboardInterrupt
         if child is not None and config.model is not None:
             child.leave_engine_alone()
+        gc.collect()
+        gc.freeze()  # what start-up made lives on: later collections need not walk it while clients wait
         _announce(sock, endpoint, child, served, ready_file)
 
     try:

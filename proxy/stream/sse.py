@@ -34,6 +34,11 @@ class SseReader:
         self._begun = False
         self.skipped = 0
 
+    @property
+    def at_rest(self) -> bool:
+        """No event is begun: what comes next is read as if it came first."""
+        return not (self._line or self._data or self._event or self._after_cr or self._too_long)
+
     def feed(self, chunk: bytes) -> list[SseEvent]:
         """The events that ``chunk`` completes, in order."""
         if chunk.startswith(b"data: ") and self._is_whole_events(chunk):
@@ -71,7 +76,7 @@ class SseReader:
             chunk.endswith(b"\n\n")
             and len(chunk) <= self._limit
             and b"\r" not in chunk
-            and not (self._line or self._data or self._event or self._after_cr or self._too_long)
+            and self.at_rest
         )
 
     def _keep(self, part: bytes) -> None:

@@ -18,9 +18,14 @@ class Body(Protocol):
     """The body of a response, part by part as it comes.
 
     A part that ``taker`` takes at once (it says ``True``) is not among those iterated.
+    ``lane`` is asked before it for parts that came as whole chunks, and gets both.
     """
 
-    def iter_any(self, taker: Callable[[bytes], bool] | None = None) -> AsyncIterator[bytes]: ...
+    def iter_any(
+        self,
+        taker: Callable[[bytes], bool] | None = None,
+        lane: Callable[[list[bytes], bytes], bool] | None = None,
+    ) -> AsyncIterator[bytes]: ...
 
 
 class Response(Protocol):

@@ -24,13 +24,17 @@ class UsageCutter:
         self._eat_lf = False
         self.cut = 0
 
-    def feed(self, chunk: bytes) -> bytes:
-        """The bytes that may go to the client now."""
-        if (
+    def passes(self, chunk: bytes) -> bool:
+        """Nothing is held back, and ``chunk`` is whole events without a word of usage."""
+        return (
             not (self._held or self._passing or self._last_cr)
             and chunk.endswith(b"\n\n")
             and not _USAGE.search(chunk)
-        ):
+        )
+
+    def feed(self, chunk: bytes) -> bytes:
+        """The bytes that may go to the client now."""
+        if self.passes(chunk):
             return chunk
         out = bytearray()
         for at, byte in enumerate(chunk):

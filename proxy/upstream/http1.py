@@ -10,13 +10,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 
-from proxy.upstream.http1_message import BadResponse, ResponseMessage
+from proxy.upstream.http1_message import BadResponse, ResponseMessage, whole_chunks
 
 HELD_LIMIT = 256 * 1024
 """Bytes of a body that may wait here for a slow client; beyond that the upstream waits."""
 
 Taker = Callable[[bytes], bool]
 """Takes a part of a body at once; False where it cannot now, and the part waits."""
+Lane = Callable[[list[bytes], bytes], bool]
+"""Takes parts of a body with the bytes that they came in as chunks; as ``Taker``."""
 
 
 class Http1Response:
@@ -31,6 +33,7 @@ class Http1Response:
         self._parts: list[bytes] = []
         self._held = 0
         self._taker: Taker | None = None
+        self.lane: Lane | None = None
         self._more: asyncio.Future[None] | None = None
         self._problem: Exception | None = None
 
@@ -38,8 +41,12 @@ class Http1Response:
     def content(self) -> Http1Response:
         return self
 
-    async def iter_any(self, taker: Taker | None = None) -> AsyncIterator[bytes]:
-        """Body parts as they come; those that ``taker`` takes at once are not among them.
+    async def iter_any(
+        self, taker: Taker | None = None, lane: Lane | None = None
+    ) -> AsyncIterator[bytes]:
+        """Body parts as they come; those that ``taker`` or ``lane`` takes are not among them.
+
+        ``lane`` is asked first, for a read that is whole chunks.
 
         Raises:
             ConnectionError: the connection broke before the body's end.
@@ -55,11 +62,11 @@ class Http1Response:
             if self._problem is not None:
                 raise self._problem
             self._more = asyncio.get_running_loop().create_future()
-            self._taker = taker
+            self._taker, self.lane = taker, lane
             try:
                 await self._more
             finally:
-                self._taker = None
+                self._taker = self.lane = None
 
     def close(self) -> None:
         """Leave the response: an unfinished one takes its connection with it. Safe twice."""
@@ -75,7 +82,7 @@ class Http1Response:
     def on_part(self, part: bytes) -> None:
         if self._taker is not None and self._taker(part):
             return
-        self._taker = None
+        self._taker = self.lane = None
         self._parts.append(part)
         self._held += len(part)
         if self._held > HELD_LIMIT:
@@ -207,6 +214,10 @@ class Http1Connection(asyncio.Protocol):
             self.close()  # nobody asked: what follows cannot be told apart from an answer
             return
         message = self._message
+        if response.lane is not None and message.between_chunks:
+            parts = whole_chunks(data)
+            if parts is not None and response.lane(parts, data):
+                return
         try:
             part = message.feed(data)
         except BadResponse as problem:

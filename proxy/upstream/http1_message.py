@@ -28,12 +28,19 @@ class ResponseMessage:
         self._headless = headless
         self._extra = self._keep_alive = False
         self._body: list[bytes] = []
+        self._in_chunk = True
+        self._at_line_end = False
         self._head_size = 0
         self._parser = httptools.HttpResponseParser(self)
 
     @property
     def reusable(self) -> bool:
         return self.complete and self._keep_alive and not self._extra
+
+    @property
+    def between_chunks(self) -> bool:
+        """All that was fed ends with a chunk: another one may follow, and need not be fed."""
+        return self._at_line_end and not (self._in_chunk or self.complete)
 
     def feed(self, data: bytes) -> bytes:
         """The part of the body that ``data`` holds.
@@ -45,6 +52,7 @@ class ResponseMessage:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
             raise BadResponse("the upstream did not answer in HTTP") from None
+        self._at_line_end = data.endswith(b"\r\n")
         if not self.headed:
             self._head_size += len(data)
             if self._head_size > HEAD_LIMIT:
@@ -82,7 +90,36 @@ class ResponseMessage:
         if not (self._headless or self._extra):
             self._body.append(body)
 
+    def on_chunk_header(self) -> None:
+        self._in_chunk = True
+
+    def on_chunk_complete(self) -> None:
+        self._in_chunk = False
+
     def on_message_complete(self) -> None:
         if self.headed and not self._extra:
             self.complete = True
             self._keep_alive = self._parser.should_keep_alive() and not self._headless
+
+
+def whole_chunks(data: bytes) -> list[bytes] | None:
+    """The bodies of the chunks that ``data`` is made of; None if they are not whole and plain.
+
+    Their sizes must be written as Python writes them, and none may be the last one: other
+    forms are for the parser to read.
+    """
+    parts: list[bytes] = []
+    at, end = 0, len(data)
+    while at < end:
+        line = data.find(b"\r\n", at, at + 10)
+        told = data[at:line] if line > 0 else b""
+        try:
+            size = int(told, 16)
+        except ValueError:
+            return None
+        stop = line + 2 + size
+        if size <= 0 or told.lower() != b"%x" % size or data[stop : stop + 2] != b"\r\n":
+            return None
+        parts.append(data[line + 2 : stop])
+        at = stop + 2
+    return parts or None

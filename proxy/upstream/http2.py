@@ -55,6 +55,7 @@ class Http2Response:
     async def iter_any(
         self,
         taker: Callable[[bytes], bool] | None = None,  # noqa: ARG002  one per connection's turn
+        lane: Callable[[list[bytes], bytes], bool] | None = None,  # noqa: ARG002  it has no chunks
     ) -> AsyncIterator[bytes]:
         """Body parts as they come, all of them iterated.
 

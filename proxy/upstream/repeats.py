@@ -15,6 +15,7 @@ from proxy.upstream.dialects import Answer, Facts, read_event
 
 _TEXT = re.compile(rb'"(?:content|text|reasoning|reasoning_content|thinking)": ?"')
 _NOT_PLAIN = re.compile(rb'["\\\x00-\x1f]')
+_EVENT_ENDS = (b"\n\n", b"\r\n\r\n")
 LONGEST = 4096
 """Chunks longer than this are not worth keeping."""
 
@@ -25,23 +26,32 @@ class Repeats:
     def __init__(self) -> None:
         self._before = b""
         self._after = b""
+        self._head = b""
+        self._tail = b""
         self._word = Facts()
         self._space = Facts()
         self._tries = 8
 
     def known(self, data: bytes) -> Facts | None:
         """What ``data`` says, if it is the learnt chunk with another text; not to be changed."""
-        before, after = self._before, self._after
+        return self._match(data, self._before, self._after)
+
+    def known_piece(self, piece: bytes) -> Facts | None:
+        """As :meth:`known`, of a piece of the stream that is one event, framed as the learnt one."""
+        return self._match(piece, self._head, self._tail) if len(piece) <= LONGEST else None
+
+    def _match(self, data: bytes, before: bytes, after: bytes) -> Facts | None:
         if not before or not data.startswith(before) or not data.endswith(after):
             return None
-        text = data[len(before) : len(data) - len(after)]
+        text = data[len(before) : -len(after)]
         if not text or _NOT_PLAIN.search(text):
             return None
+        if text.isascii():
+            return self._space if text.isspace() else self._word
         try:
-            blank = text.decode().isspace()
+            return self._space if text.decode().isspace() else self._word
         except UnicodeDecodeError:
             return None
-        return self._space if blank else self._word
 
     def learn(self, data: bytes) -> None:
         """Keep the halves of a chunk with one text in it, if they pass the trial."""
@@ -54,6 +64,16 @@ class Repeats:
                 halves = data[: found.end()], data[end.start() :]
                 if self._try(*halves):
                     return
+
+    def learn_piece(self, piece: bytes, data: bytes) -> None:
+        """Keep what stands around the known ``data`` in ``piece``: a like one need not be cut.
+
+        ``piece`` must be this event alone, from rest to rest of its reader.
+        """
+        at = piece.find(data)
+        head, tail = piece[:at], piece[at + len(data) :]
+        if at > 0 and head.endswith((b"data: ", b"data:")) and tail in _EVENT_ENDS:
+            self._head, self._tail = head + self._before, self._after + tail
 
     def _try(self, before: bytes, after: bytes) -> bool:
         answers = [Answer(), Answer(), Answer()]
@@ -70,4 +90,5 @@ class Repeats:
         if not plain or told or none.choices[0][1].token or not word.choices[0][1].token:
             return False
         self._before, self._after, self._word, self._space = before, after, word, space
+        self._head = self._tail = b""
         return True

@@ -13,7 +13,7 @@ import re
 from proxy.request.call import ChoiceMarks
 from proxy.stream.sse import SseReader
 from proxy.upstream.call import UpstreamCall
-from proxy.upstream.decode import Decoder, Unreadable, decoder_for
+from proxy.upstream.decode import Decoder, Identity, Unreadable, decoder_for
 from proxy.upstream.dialects import Facts, read_body, read_event
 from proxy.upstream.repeats import Repeats
 
@@ -49,6 +49,7 @@ class Tap:
         self._cut = False
         self._counts: dict[int, int] | None = None
         self._begun = False
+        self._at_rest = False
         self._decoder: Decoder | None = None
         self.broken = False
         if not reads:
@@ -68,6 +69,9 @@ class Tap:
 
     def feed(self, body: bytes, arrived_mono_ns: int, sent_mono_ns: int) -> None:
         """Read a part that came at the one stamp and was taken by the client at the other."""
+        if self._at_rest and (facts := self._repeats.known_piece(body)) is not None:
+            self._tokens(facts, arrived_mono_ns, sent_mono_ns)
+            return
         if not body:
             return
         if self.first_chunk_mono_ns is None:
@@ -85,12 +89,12 @@ class Tap:
     def _give_up(self, why: str) -> None:
         self._call.trouble = why
         self._decoder = None
+        self._at_rest = False
         self.must_end = False
 
     def _read(self, piece: bytes, arrived: int, sent: int) -> None:
         if self._reader is not None:
-            for event in self._reader.feed(piece):
-                self._event(self._facts(event.data), arrived, sent)
+            self._read_events(self._reader, piece, arrived, sent)
             return
         whole = self._whole
         assert whole is not None
@@ -99,22 +103,39 @@ class Tap:
             self._cut = True
             del whole[:-TAIL]
 
-    def _facts(self, data: bytes) -> Facts:
+    def _read_events(self, reader: SseReader, piece: bytes, arrived: int, sent: int) -> None:
+        """``_at_rest`` afterwards: a piece that repeats this one's event need not be cut."""
+        rested, self._at_rest = reader.at_rest, False
+        events = reader.feed(piece)
+        alone = rested and len(events) == 1 and reader.at_rest
+        for event in events:
+            self._event(self._facts(event.data, piece if alone else b""), arrived, sent)
+        self._at_rest = reader.at_rest and isinstance(self._decoder, Identity)
+
+    def _facts(self, data: bytes, piece: bytes) -> Facts:
         facts = self._repeats.known(data)
         if facts is None:
             facts = read_event(data, self._call.answer)
             if len(facts.choices) == 1:
                 self._repeats.learn(data)
+        elif piece:
+            self._repeats.learn_piece(piece, data)
         return facts
 
     def _event(self, facts: Facts, arrived: int, sent: int) -> None:
         self._note_end(facts)
+        self._tokens(facts, arrived, sent)
+
+    def _tokens(self, facts: Facts, arrived: int, sent: int) -> None:
         if facts.choices and not self._begun:
             self._begun = True
             self._counts = {} if facts.counted is not None else None
         for index, said in facts.choices:
             if self._is_token(index, said.token, facts.counted):
-                self._call.choices.setdefault(index, ChoiceMarks()).add(1, arrived)
+                marks = self._call.choices.get(index)
+                if marks is None:
+                    marks = self._call.choices[index] = ChoiceMarks()
+                marks.add(1, arrived)
                 if self.first_token_mono_ns is None:
                     self.first_token_mono_ns = sent
             if said.answer and self.first_answer_mono_ns is None:

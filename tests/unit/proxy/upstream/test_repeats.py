@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.upstream.call import UpstreamCall
 from proxy.upstream.dialects import Answer, read_event
 from proxy.upstream.repeats import Repeats
+from proxy.upstream.tap import Tap
 from tests.fake_llm import dialects
 
 
@@ -76,3 +78,46 @@ def test_the_chunks_that_servers_repeat_are_learnt(first):
     assert repeats.known(data) is None
     repeats.learn(data)
     assert repeats.known(data.replace(b'"a"', b'"bcd"')) == read_event(data, Answer())
+
+
+FRAME = st.tuples(
+    st.sampled_from([b"", b"event: content_block_delta\n", b"id: 7\n", b": note\n", b"\n"]),
+    st.sampled_from([b"data: ", b"data:", b"xdata: "]),
+    st.sampled_from([b"\n\n", b"\n", b"\nid: 1\n\n"]),
+)
+LETTERS = st.text(max_size=4) | st.sampled_from([" ", "\u3000", "é", '"', "\n", "\r", "x"])
+BLOCK = b'{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"%b"}}'
+PLAIN = b'{"choices":[{"index":0,"delta":{"content":"%b"}}]}'
+
+
+@given(st.lists(LETTERS, max_size=10), FRAME, st.sampled_from([BLOCK, PLAIN]), st.booleans())
+def test_pieces_known_whole_say_what_their_bytes_say(texts, frame, form, carriage):
+    """Event by event, where repeating ones are not even cut, or byte by byte: one record."""
+    head, field, tail = frame
+    pieces = [head + field + form % text.encode() + tail for text in texts]
+    if carriage:
+        pieces = [piece.replace(b"\n", b"\r\n") for piece in pieces]
+    whole = b"".join(pieces)
+    assert read(pieces) == read([whole[at : at + 1] for at in range(len(whole))])
+
+
+def read(parts: list[bytes]) -> tuple[object, ...]:
+    call = UpstreamCall("chat", 0, span_id=1)
+    tap = Tap(call, stream=True)
+    for part in parts:
+        tap.feed(part, 5, 5)
+    tap.end(True)
+    chunks = {i: (c.tokens, c.steps, c.first_mono_ns) for i, c in call.choices.items()}
+    return (chunks, call.finish_reasons, call.answer, call.trouble, tap.error, tap.done_seen,
+            tap.first_chunk_mono_ns, tap.first_token_mono_ns, tap.first_answer_mono_ns)  # fmt: skip
+
+
+def test_a_repeating_piece_is_known_without_cutting_it():
+    """With an event's name before it too, as Anthropic's streams have it."""
+    for head in (b"", b"event: content_block_delta\n"):
+        repeats = Repeats()
+        piece, data = head + b"data: " + PLAIN % b"a" + b"\n\n", PLAIN % b"a"
+        repeats.learn(data)
+        assert repeats.known_piece(piece) is None
+        repeats.learn_piece(piece, data)
+        assert repeats.known_piece(piece.replace(b'"a"', b'"bc"')) == read_event(data, Answer())
