@@ -89,13 +89,18 @@ def _lines(record: RequestRecord) -> Iterator[tuple[str, str]]:
     yield "pace", _pace(record)
     yield "arrival", _arrival(record)
     yield "preemptions", number(record.preemptions)
-    yield "from", f"{record.service} {record.service_instance}, told by {_word(record.source)}"
+    yield "from", f"{record.service} {record.service_instance}, told by {_told_by(record)}"
     if record.repairs:
         yield "repairs", ", ".join(record.repairs)
     if record.tags:
         yield "tags", ", ".join(f"{name}={value}" for name, value in record.tags.items())
     if record.cost is not None:
         yield "cost", f"{record.cost:g}"
+
+
+def _told_by(record: RequestRecord) -> str:
+    detail = f" ({', '.join(record.source_detail)})" if record.source_detail else ""
+    return f"{_word(record.source)}{detail}"
 
 
 def _tokens(record: RequestRecord) -> str:
