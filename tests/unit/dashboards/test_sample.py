@@ -19,7 +19,7 @@ from dashboards.analyses.throughput import inside, throughput
 from dashboards.analyses.whatif import parse_changes, whatif
 from dashboards.filters import Filters
 from dashboards.queries.base import QueryLimits
-from dashboards.queries.sample import chosen_slices, cut, part_of, within
+from dashboards.queries.sample import chosen_slices, cut, part_of
 from dashboards.queries.steps import Slice, counted
 from dashboards.terminal.analysis import render_whatif
 from dashboards.terminal.console import make_console
