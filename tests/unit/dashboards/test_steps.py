@@ -45,7 +45,8 @@ def ask(store: HandStore, sql: str, params: dict[str, object] | None = None) -> 
 def test_what_is_grouped_by_tells_the_values_apart_and_no_others(filled, name):
     """Each request's value comes back out of it, known or not."""
     (one,) = dimensions((name,))
-    sql = f"SELECT {one.sql} AS told, {one.decoded('code')} AS back FROM (SELECT *, {one.key} AS code FROM requests)"
+    coded = f"(SELECT *, {one.key} AS code FROM requests)"
+    sql = f"SELECT {one.sql} AS told, {one.decoded('code')} AS back FROM {coded}"
     rows = ask(filled, sql, dict(one.params))
     assert len(rows) == N
     assert [row["told"] for row in rows] == [row["back"] for row in rows]
@@ -101,11 +102,12 @@ def test_the_roll_ups_place_requests_where_they_began(filled, more):
 def test_a_scan_for_steps_brings_the_sums_that_were_asked_for(filled):
     """Of all chosen requests, whichever part is read after it."""
     filters = Filters(tags={"tenant": "t1"})
-    part = part_of(filled, filters, MANY, columns=("countIf(Status = 'ok') AS fine", "sum(OutputTokens) AS words"))
+    columns = ("countIf(Status = 'ok') AS fine", "sum(OutputTokens) AS words")
+    part = part_of(filled, filters, MANY, columns=columns)
     picked = where(filters)
     (row,) = ask(
         filled,
-        f"SELECT countIf(Status = 'ok') AS fine, sum(OutputTokens) AS words, count() AS n FROM requests WHERE {picked.sql}",
+        f"SELECT {', '.join(columns)}, count() AS n FROM requests WHERE {picked.sql}",
         dict(picked.params),
     )
     assert part.sums == {"fine": row["fine"], "words": row["words"]}
