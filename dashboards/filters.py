@@ -156,8 +156,10 @@ def _where_tags(filters: Filters, terms: list[str], params: dict[str, object]) -
     if filters.run is not None:
         wanted.append((RUN_TAG, filters.run))
     for i, (name, value) in enumerate(wanted):
+        if not value:  # which is what a map gives for a key that it has not
+            terms.append(f"has(Tags.keys, {{tag{i}:String}})")
         terms.append(
-            f"mapContains(Tags, {{tag{i}:String}}) AND Tags[{{tag{i}:String}}] = {{is{i}:String}}"
+            f"arrayElement(Tags.values, indexOf(Tags.keys, {{tag{i}:String}})) = {{is{i}:String}}"
         )
         params[f"tag{i}"], params[f"is{i}"] = name, value
 

@@ -13,20 +13,17 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
+from dashboards.analyses.sides import COMPARED, MOST_VALUES, Values, read_sides
 from dashboards.errors import BadValueError
-from dashboards.filters import Filters, where
+from dashboards.filters import Filters
 from dashboards.models.analysis import Compare, Difference
-from dashboards.models.sample import Sampled
-from dashboards.queries.base import QueryLimits, QueryStore, Row, run
-from dashboards.queries.dimensions import INPUT_BOUNDS, OUTPUT_BOUNDS, bucket_of
-from dashboards.queries.measures import MEASURES, STAGES, Quantity
-from dashboards.queries.sample import part_of
+from dashboards.queries.base import QueryLimits, QueryStore
 from dashboards.times import parse_when
 
 RESAMPLES: Final = 1000
-MOST_VALUES: Final = 20_000
 SAME_MIX: Final = 0.10
 """Mean input or output lengths that differ by more than this share are warned of."""
 _MATCHED: Final = (
@@ -34,7 +31,6 @@ _MATCHED: Final = (
     "keep equally many requests, by the hash; requests of unknown length are left out."
 )
 _LEVELS: Final = (("p50", 0.5), ("p95", 0.95))
-_COMPARED: Final = (*(q for q in MEASURES if not q.gaps), *STAGES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,18 +41,8 @@ class Side:
     filters: Filters
 
 
-@dataclass(frozen=True, slots=True)
-class _Values:
-    """One side as read; ``rows`` hold its figures, in the order of a hash."""
-
-    total: int
-    mean_input: float | None
-    mean_output: float | None
-    rows: list[Row]
-    sampled: Sampled | None = None
-
-    def ordered(self, name: str) -> list[float]:
-        return sorted(r[f"v_{name}"] for r in self.rows if r[f"v_{name}"] is not None)
+_Place = tuple[int, int, float]
+"""Two places among sorted values, and how far between them."""
 
 
 def parse_side(text: str, base: Filters, now_unix_ns: int) -> Side:
@@ -92,15 +78,10 @@ def compare(
         UnavailableError: the store gave no answer.
     """
     bound = limits or QueryLimits()
-    of_a, of_b = _read(store, a.filters, bound), _read(store, b.filters, bound)
-    left = (0, 0)
-    if match:
-        read = len(of_a.rows), len(of_b.rows)
-        of_a, of_b = _matched(of_a, of_b)
-        left = read[0] - len(of_a.rows), read[1] - len(of_b.rows)
+    of_a, of_b, left = read_sides(store, a.filters, b.filters, bound, match=match)
     found: list[Difference] = []
-    for quantity in _COMPARED:
-        xs, ys = of_a.ordered(quantity.name), of_b.ordered(quantity.name)
+    for quantity in COMPARED:
+        xs, ys = of_a.ordered[quantity.name], of_b.ordered[quantity.name]
         found += [_difference(quantity.name, name, p, xs, ys) for name, p in _LEVELS]
     return Compare(
         a=a.name,
@@ -127,7 +108,7 @@ def compare(
     )
 
 
-def _parts(a: _Values, b: _Values) -> tuple[str, ...]:
+def _parts(a: Values, b: Values) -> tuple[str, ...]:
     """What is said of a side that was read in part."""
     return tuple(
         f"{name}: {one.sampled.sentence()}" for name, one in (("A", a), ("B", b)) if one.sampled
@@ -146,23 +127,36 @@ def interval(
     xs: Sequence[float], ys: Sequence[float], p: float, seed: int = 0
 ) -> tuple[float, float]:
     """The 95 % bootstrap interval of ``quantile(ys, p) - quantile(xs, p)``; both sorted."""
-    draw = random.Random(seed)  # noqa: S311  statistics, not secrets
-    found = sorted(_replicate(ys, p, draw) - _replicate(xs, p, draw) for _ in range(RESAMPLES))
+    found = sorted(_at(ys, y) - _at(xs, x) for x, y in _drawn(len(xs), len(ys), p, seed))
     return quantile(found, 0.025), quantile(found, 0.975)
 
 
-def _replicate(ordered: Sequence[float], p: float, draw: random.Random) -> float:
+def _at(ordered: Sequence[float], place: _Place) -> float:
+    low, high, between = place
+    return ordered[low] + (ordered[high] - ordered[low]) * between
+
+
+@lru_cache(maxsize=32)
+def _drawn(n_x: int, n_y: int, p: float, seed: int) -> tuple[tuple[_Place, _Place], ...]:
+    """The places of all replicates, which depend on the values' number alone."""
+    draw = random.Random(seed)  # noqa: S311  statistics, not secrets
+    found = []
+    for _ in range(RESAMPLES):
+        of_y = _replicate(n_y, p, draw)
+        found.append((_replicate(n_x, p, draw), of_y))
+    return tuple(found)
+
+
+def _replicate(n: int, p: float, draw: random.Random) -> _Place:
     """The R7 quantile of one resample: its two order statistics, drawn jointly."""
-    n = len(ordered)
     place = (n - 1) * p
     rank = math.floor(place) + 1
     first = draw.betavariate(rank, n - rank + 1)
-    low = ordered[min(int(n * first), n - 1)]
+    low = min(int(n * first), n - 1)
     if place == rank - 1 or rank == n:
-        return low
+        return low, low, 0.0
     second = 1 - (1 - first) * draw.random() ** (1 / (n - rank))
-    high = ordered[min(int(n * second), n - 1)]
-    return low + (high - low) * (place - (rank - 1))
+    return low, min(int(n * second), n - 1), place - (rank - 1)
 
 
 def _difference(
@@ -179,62 +173,7 @@ def _difference(
     )  # fmt: skip
 
 
-def _read(store: QueryStore, filters: Filters, limits: QueryLimits) -> _Values:
-    picked = where(filters)
-    figures = "count() AS total, avg(InputTokens) AS i, avg(OutputTokens) AS o"
-    source = "FROM {database:Identifier}.requests WHERE"
-    whole = run(store, f"SELECT {figures} {source} {picked.sql}", picked.params, limits)[0]
-    part = part_of(store, filters, limits)
-    columns = ", ".join(["InputTokens", "OutputTokens", *map(_column, _COMPARED)])
-    sql = (
-        f"SELECT {columns} {source} {part.where.sql} "
-        f"ORDER BY cityHash64(TraceId, SpanId) LIMIT {MOST_VALUES}"
-    )
-    return _Values(
-        total=int(whole["total"]),
-        mean_input=whole["i"],
-        mean_output=whole["o"],
-        rows=run(store, sql, part.where.params, limits),
-        sampled=part.sampled,
-    )
-
-
-def _matched(a: _Values, b: _Values) -> tuple[_Values, _Values]:
-    """Both sides with equally many requests in each pair of length buckets."""
-    by_length: list[dict[tuple[str, str], list[Row]]] = []
-    for side in (a, b):
-        found: dict[tuple[str, str], list[Row]] = {}
-        for row in side.rows:
-            if row["InputTokens"] is not None and row["OutputTokens"] is not None:
-                lengths = (
-                    bucket_of(row["InputTokens"], INPUT_BOUNDS),
-                    bucket_of(row["OutputTokens"], OUTPUT_BOUNDS),
-                )
-                found.setdefault(lengths, []).append(row)
-        by_length.append(found)
-    ours, theirs = by_length
-    both = [(ours[key], theirs[key]) for key in ours if key in theirs]
-    kept_a = [row for x, y in both for row in x[: min(len(x), len(y))]]
-    kept_b = [row for x, y in both for row in y[: min(len(x), len(y))]]
-    return _cut(kept_a, a.sampled), _cut(kept_b, b.sampled)
-
-
-def _cut(rows: list[Row], sampled: Sampled | None) -> _Values:
-    n = len(rows)
-    return _Values(
-        total=n,
-        mean_input=sum(r["InputTokens"] for r in rows) / n if n else None,
-        mean_output=sum(r["OutputTokens"] for r in rows) / n if n else None,
-        rows=rows,
-        sampled=sampled,
-    )
-
-
-def _column(one: Quantity) -> str:
-    return f"if({one.has}, toFloat64({one.value}), NULL) AS v_{one.name}"
-
-
-def _warnings(a: _Values, b: _Values) -> list[str]:
+def _warnings(a: Values, b: Values) -> list[str]:
     found = [f"{name} has no requests." for name, one in (("A", a), ("B", b)) if not one.total]
     for name, x, y in (
         ("input", a.mean_input, b.mean_input),

@@ -23,10 +23,6 @@ from dashboards.times import NS_PER_S
 from tracer import semconv
 
 MOST_REASONS: Final = 10
-_MODELS_SQL: Final = """\
-SELECT Model, count() AS n, sum(ifNull(OutputTokens, 0)) AS output, countIf(isNotNull({cost})) AS priced,
-  sum({cost}) AS cost
-FROM {database:Identifier}.requests WHERE {picked} GROUP BY Model"""
 _OUTCOMES: Final = """\
 FROM {database:Identifier}.otel_traces
 WHERE SpanName = {outcome:String} AND mapContains(SpanAttributes, {success_key:String})"""
@@ -61,21 +57,20 @@ INNER JOIN (
 ) AS o USING (TraceId)"""
 
 
-def cost_of(
-    store: QueryStore,
-    picked: Where,
-    prices: Prices,
-    window_ns: int | None,
-    good: int,
-    limits: QueryLimits,
-) -> Cost:
-    """The cost of the requests of ``picked``; ``good`` is how many of them were good."""
-    expression, params = _cost_sql(prices)
-    sql = _MODELS_SQL.replace("{cost}", expression).replace("{picked}", picked.sql)
-    rows = run(store, sql, {**picked.params, **params}, limits)
+def cost_columns(prices: Prices) -> tuple[list[str], dict[str, object]]:
+    """What :func:`cost_of` needs beside ``Model`` and ``n`` of a row a model, and its parameters."""
+    cost, params = _cost_sql(prices)
+    columns = [
+        "sum(OutputTokens) AS output", f"countIf(isNotNull({cost})) AS priced", f"sum({cost}) AS cost"
+    ]  # fmt: skip
+    return columns, params
+
+
+def cost_of(rows: list[Row], prices: Prices, window_ns: int | None, good: int) -> Cost:
+    """The cost of the requests in ``rows``, one a model; ``good`` is how many of them were good."""
     n = sum(int(row["n"]) for row in rows)
     priced = sum(int(row["priced"]) for row in rows)
-    output = sum(int(row["output"]) for row in rows)
+    output = sum(int(row["output"] or 0) for row in rows)
     tokens = sum(float(row["cost"] or 0) for row in rows) if priced else None
     gpu, seconds = _gpu(rows, prices, window_ns)
     whole = tokens if priced == n else None  # a part of the requests has no cost a request
@@ -130,6 +125,8 @@ def _cost_sql(prices: Prices) -> tuple[str, dict[str, object]]:
     }
     others = _tokens(prices.models.get(OTHERS))
     unpriced = [m for m, one in prices.models.items() if m != OTHERS and _tokens(one) is None]
+    if not lines and others is None:
+        return "Cost", {}
     params: dict[str, object] = {"priced": list(lines) or [""], "unpriced": unpriced or [""]}
     columns: list[str] = []
     for i, name in enumerate(("price_in", "price_cached", "price_out")):

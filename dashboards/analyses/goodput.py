@@ -21,9 +21,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
-from dashboards.analyses.costs import cost_of, tasks_of
+from dashboards.analyses.costs import cost_columns, cost_of, tasks_of
 from dashboards.analyses.groups import Key, whole_and_groups
 from dashboards.errors import BadValueError
 from dashboards.filters import Filters, Where, where
@@ -41,15 +42,15 @@ _UNIT_NS: Final = {"ns": 1, "us": 1000, "ms": 1_000_000, "s": NS_PER_S}
 _LIMIT: Final = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)(ns|us|ms|s)", re.ASCII)
 _SOURCE: Final = "FROM {database:Identifier}.requests WHERE"
 
-_TTFT: Final = "toInt64(assumeNotNull(FirstTokenNs))"
 _TPOT: Final = "assumeNotNull(TpotNs)"
 _MET: Final[Mapping[str, str]] = {
-    "ttft": f"if(isNull(FirstTokenNs), NULL, {_TTFT} <= {{ttft:Int64}})",
-    "tpot": (
-        f"multiIf(isNotNull(TpotNs), {_TPOT} <= {{tpot:Float64}}, OutputTokens <= 1, true, NULL)"
-    ),
-    "e2e": "toInt64(E2ENs) <= {e2e:Int64}",
+    "ttft": "FirstTokenNs <= {ttft:Int64}",
+    "tpot": "TpotNs <= {tpot:Float64}",
+    "e2e": "E2ENs <= {e2e:Int64}",
 }
+"""NULL where the figure is not known."""
+_WITHOUT: Final = {"tpot": "ifNull(OutputTokens <= 1, false)"}
+"""Whether a limit is met by a request that has no such figure; else it is not."""
 _REST: Final = (
     f"greatest(toInt64(0), toInt64(ifNull(FirstTokenNs, 0)) - "
     f"({' + '.join(f'toInt64({STAGE_COLUMNS[s]})' for s in BEFORE)}))"
@@ -95,21 +96,40 @@ def goodput(
         UnavailableError: the store gave no answer.
     """
     bound = limits or QueryLimits()
-    table = prices or Prices()
-    part = part_of(store, filters, bound)
-    window: list[int | None] = []
+    part = part_of(store, filters, bound, count=False)
+    this = _Question(store, asked, prices or Prices(), part, bound)
+    found: list[_Found] = []
 
     def ask(picked: Where, key: Key) -> GoodputFigures:
-        found = _figures(store, picked, key, asked, table, part, bound, window)
-        window.append(found.window_ns)  # of the whole, which comes first
-        return found
+        found.append(_figures(this, picked, key, found[0].figures.window_ns if found else None))
+        return found[-1].figures
 
     overall, groups, left = whole_and_groups(store, where(filters), by, bound, ask)
+    part = part.reading(found[0].read, overall.requests)
     return Goodput(
         filters=filters, by=tuple(by), limits=asked, overall=overall, groups=groups,
         groups_left_out=left, stages_sampled=part.sampled,
         reading=(*_reading(overall), *_stages_of(part)), assumptions=_ASSUMPTIONS,
     )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """What does not differ between the whole and its groups."""
+
+    store: QueryStore
+    asked: Limits
+    prices: Prices
+    part: Part
+    limits: QueryLimits
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """``read``: of how many requests it was looked which stage broke a limit."""
+
+    figures: GoodputFigures
+    read: int
 
 
 def _stages_of(part: Part) -> tuple[str, ...]:
@@ -124,50 +144,52 @@ def _stages_of(part: Part) -> tuple[str, ...]:
     return (told,)
 
 
-def _figures(
-    store: QueryStore,
-    picked: Where,
-    key: Key,
-    asked: Limits,
-    prices: Prices,
-    part: Part,
-    limits: QueryLimits,
-    window: Sequence[int | None],
-) -> GoodputFigures:
-    given = {n: ns for n in _MET if (ns := getattr(asked, f"{n}_ns")) is not None}
+def _figures(this: _Question, picked: Where, key: Key, whole_ns: int | None) -> _Found:
+    """``whole_ns`` is the window of the whole, None: this is the whole."""
+    given = {n: ns for n in _MET if (ns := getattr(this.asked, f"{n}_ns")) is not None}
     params: dict[str, object] = {**picked.params, **given}
-    row = run(store, _counts_sql(picked, list(given)), params, limits)[0]
-    n, good = int(row["n"]), int(row["good"])
-    length = int(row["last"]) - int(row["first"]) if n else None
-    read = picked if part.sampled is None else Where(f"{part.times} AND {picked.sql}", picked.params)
-    broken = _stages_that_broke(store, read, list(given), params, limits) if given else {}
-    whole = window[0] if window else length
-    return GoodputFigures(
-        key=key, requests=n, good=good, missed=int(row["missed"]), failed=int(row["failed"]),
-        unknown=n - good - int(row["missed"]) - int(row["failed"]), window_ns=length,
+    columns, more = cost_columns(this.prices)
+    rows = run(
+        this.store, _counts_sql(picked, list(given), columns), {**params, **more}, this.limits
+    )
+    row = {name: sum(int(one[name]) for one in rows) for name in _COUNTED + tuple(f"n_{n}" for n in given)}
+    n, good = row["n"], row["good"]
+    length = max(int(r["last"]) for r in rows) - min(int(r["first"]) for r in rows) if n else None
+    read = picked
+    if this.part.sampled is not None:
+        read = Where(f"{this.part.times} AND {picked.sql}", picked.params)
+    broken = _stages_that_broke(this, read, list(given), params)
+    whole = length if whole_ns is None else whole_ns
+    figures = GoodputFigures(
+        key=key, requests=n, good=good, missed=row["missed"], failed=row["failed"],
+        unknown=n - good - row["missed"] - row["failed"], window_ns=length,
         requests_per_s=_per_s(n, whole), goodput_per_s=_per_s(good, whole),
         good_share=good / n if n else None,
         broken=tuple(_broken(row, broken, name) for name in given),
-        cost=cost_of(store, picked, prices, whole, good, limits),
-        tasks=tasks_of(store, picked, prices, limits),
+        cost=cost_of(rows, this.prices, whole, good),
+        tasks=tasks_of(this.store, picked, this.prices, this.limits),
     )  # fmt: skip
+    return _Found(figures, int(broken["read"]))
+
+
+_COUNTED: Final = ("n", "good", "missed", "failed")
 
 
 def _good(names: Sequence[str]) -> str:
-    return " AND ".join(["Status = 'ok'", *(f"ifNull({_MET[one]}, false)" for one in names)])
+    met = (f"ifNull({_MET[one]}, {_WITHOUT.get(one, 'false')})" for one in names)
+    return " AND ".join(["Status = 'ok'", *met])
 
 
 def _stages_that_broke(
-    store: QueryStore,
-    read: Where,
-    names: Sequence[str],
-    params: Mapping[str, object],
-    limits: QueryLimits,
+    this: _Question, read: Where, names: Sequence[str], params: Mapping[str, object]
 ) -> Row:
-    """For each limit its misses among the requests of ``read``, by stage."""
-    row = run(store, _usual_sql(read, names), params, limits)[0]
+    """For each limit its misses among the requests of ``read``, by stage; and how many these are."""
+    if not names:
+        return {"read": 0}
+    row = run(this.store, _usual_sql(read, names), params, this.limits)[0]
     usual = {f"m_{name}": round(row[f"m_{name}"]) if row["good"] else 0 for name in _TIMES}
-    return run(store, _broken_sql(read, names), {**params, **usual}, limits)[0]
+    told = run(this.store, _broken_sql(read, names), {**params, **usual}, this.limits)[0]
+    return {**told, "read": row["n"]}
 
 
 def _usual_sql(picked: Where, names: Sequence[str]) -> str:
@@ -176,17 +198,19 @@ def _usual_sql(picked: Where, names: Sequence[str]) -> str:
         f"quantileExactInclusiveIf(0.5)({value}, {good}) AS m_{name}"
         for name, value in _TIMES.items()
     ]
-    return f"SELECT countIf({good}) AS good, {', '.join(medians)} {_SOURCE} {picked.sql}"
+    figures = ", ".join(["count() AS n", f"countIf({good}) AS good", *medians])
+    return f"SELECT {figures} {_SOURCE} {picked.sql}"
 
 
 def _broke(limit: str) -> str:
     return f"(Status = 'ok' AND NOT ifNull({_MET[limit]}, true))"
 
 
-def _counts_sql(picked: Where, names: Sequence[str]) -> str:
+def _counts_sql(picked: Where, names: Sequence[str], more: Sequence[str]) -> str:
+    """All counts, and ``more``, in one pass: a row a model."""
     good = _good(names)
     columns = [
-        "count() AS n",
+        *("Model", "count() AS n", *more),
         f"countIf({good}) AS good",
         f"countIf({' OR '.join(map(_broke, names)) or 'false'}) AS missed",
         *(f"countIf({_broke(one)}) AS n_{one}" for one in names),
@@ -194,7 +218,7 @@ def _counts_sql(picked: Where, names: Sequence[str]) -> str:
         "toInt64(min(toUnixTimestamp64Nano(Timestamp))) AS first",
         "toInt64(max(toUnixTimestamp64Nano(Timestamp) + toInt64(E2ENs))) AS last",
     ]
-    return f"SELECT {', '.join(columns)} {_SOURCE} {picked.sql}"
+    return f"SELECT {', '.join(columns)} {_SOURCE} {picked.sql} GROUP BY Model"
 
 
 def _broken_sql(picked: Where, names: Sequence[str]) -> str:

@@ -27,7 +27,8 @@ from dashboards.filters import Filters, Where, where
 from dashboards.models.throughput import Level, Throughput, ThroughputFigures
 from dashboards.queries.base import QueryLimits, QueryStore, Row, run
 from dashboards.queries.dimensions import CONCURRENCY_BOUNDS, bucket_labels
-from dashboards.queries.sample import Part, Slice, part_of, within
+from dashboards.queries.sample import Part, part_of, within
+from dashboards.queries.steps import Slice
 from dashboards.times import NS_PER_S
 
 MOST_BINS: Final = 1000

@@ -90,6 +90,9 @@ class RequestRecord(Model):
     warm: bool | None
     cold_reason: str | None
     source: str | None
+    source_detail: tuple[str, ...] = Field(
+        default=(), description="which words of the source the figures rest on, and what it lacked"
+    )
     repairs: tuple[str, ...]
     tags: dict[str, str]
     cost: float | None

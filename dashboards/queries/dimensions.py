@@ -14,6 +14,7 @@ OUTPUT_BOUNDS: Final = (1, 16, 64, 256, 1024, 4096, 16_384)
 CONCURRENCY_BOUNDS: Final = (2, 3, 5, 9, 17, 33, 65, 129, 257, 513)
 MOST_DIMENSIONS: Final = 4
 TAG: Final = "tag:"
+NO_BUCKET: Final = 255
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,9 @@ class Dimension:
     ``sql`` yields a String: ``v`` and the value, or the empty string where there is
     none, so that no real value can be taken for "unknown". ``label`` and ``order`` turn
     the value into what is shown and where it stands.
+
+    ``code`` is what tells the values apart and costs less to group by; ``decoded`` makes the String
+    of ``sql`` out of it, for each group instead of each request.
     """
 
     name: str
@@ -30,6 +34,13 @@ class Dimension:
     label: Callable[[str], str] = str
     order: Callable[[str], tuple[int, str]] = field(default=lambda value: (0, value))
     params: tuple[tuple[str, str], ...] = ()
+    code: str = ""
+    decoded: Callable[[str], str] = str
+
+    @property
+    def key(self) -> str:
+        """What to group by: ``code``, where there is one."""
+        return self.code or self.sql
 
     def read(self, raw: str) -> str | None:
         return self.label(raw[1:]) if raw else None
@@ -88,11 +99,21 @@ def bucket_of(value: int, bounds: Sequence[int]) -> str:
 
 
 def _text(name: str, column: str) -> Dimension:
-    return Dimension(name, f"if({column} = '', '', concat('v', toString({column})))")
+    return Dimension(
+        name,
+        f"if({column} = '', '', concat('v', toString({column})))",
+        code=column,
+        decoded=lambda code: f"if({code} = '', '', concat('v', toString({code})))",
+    )
 
 
 def _flag(name: str, unknown: str, fact: str) -> Dimension:
-    return Dimension(name, f"multiIf({unknown}, '', {fact}, 'vyes', 'vno')")
+    return Dimension(
+        name,
+        f"multiIf({unknown}, '', {fact}, 'vyes', 'vno')",
+        code=f"toUInt8(multiIf({unknown}, 2, {fact}, 1, 0))",
+        decoded=lambda code: f"multiIf({code} = 2, '', {code} = 1, 'vyes', 'vno')",
+    )
 
 
 def _bucket(
@@ -104,15 +125,19 @@ def _bucket(
         f"if({unknown}, '', concat('v', toString({place})))",
         label=lambda index: labels[int(index)],
         order=lambda index: (int(index), ""),
+        code=f"toUInt8(if({unknown}, {NO_BUCKET}, {place}))",
+        decoded=lambda code: f"if({code} = {NO_BUCKET}, '', concat('v', toString({code})))",
     )
 
 
 def _tag(name: str, place: int) -> Dimension:
     at = f"{{by{place}:String}}"
+    found = f"indexOf(Tags.keys, {at})"
     return Dimension(
         name,
         f"if(mapContains(Tags, {at}), concat('v', Tags[{at}]), '')",
         params=((f"by{place}", name.removeprefix(TAG)),),
+        code=f"if({found} = 0, '', concat('v', arrayElement(Tags.values, {found})))",
     )
 
 

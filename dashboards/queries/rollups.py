@@ -47,6 +47,7 @@ QUANTITIES: Final = (
     *(one for one in STAGES if one.name == Stage.UNATTRIBUTED),
     *(one for one in MEASURES if one.name in _NAMES),
 )
+INPUT_TOKENS: Final = Quantity("input_tokens", "InputTokens", "isNotNull(InputTokens)")
 OUTPUT_TOKENS: Final = Quantity("output_tokens", "OutputTokens", "isNotNull(OutputTokens)")
 Source = Literal["requests", "rollups"]
 _LEVELS: Final = ", ".join(str(level) for level in LEVELS)
@@ -148,6 +149,27 @@ def percentiles_by_stage(
     return [one for row in rows for one in _read(row, len(by))]
 
 
+def sums(
+    store: QueryStore, filters: Filters, names: Sequence[str], limits: QueryLimits
+) -> dict[str, tuple[int, int]]:
+    """How many requests have each quantity, and its sum; ``filters`` must have both ends.
+
+    Raises:
+        UnavailableError: the store gave no answer.
+    """
+    assert filters.since_unix_ns is not None
+    assert filters.until_unix_ns is not None
+    begin, end = filters.since_unix_ns, filters.until_unix_ns
+    window = cut(begin, end, days=made_days(store, begin, end, limits))
+    source = parts(filters, (), window, names)
+    sql = f"SELECT Quantity, sum(N) AS n, sum(Sum) AS total FROM ({source}) GROUP BY Quantity"
+    found = {row["Quantity"]: row for row in run(store, sql, where(filters).params, limits)}
+    return {
+        name: (int(found[name]["n"]), int(found[name]["total"])) if name in found else (0, 0)
+        for name in names
+    }
+
+
 def merged(filters: Filters, by: Sequence[str], window: Window) -> str:
     """SQL over the sketches of ``window``: a row a slice and quantity."""
     keys = [f"k{i}" for i in range(len(by))]
@@ -215,7 +237,7 @@ def _edges(
     )
     pairs = ", ".join(
         f"('{one.name}', toUInt64(ifNull({one.value}, 0)), toBool({one.has}))"
-        for one in (*QUANTITIES, OUTPUT_TOKENS)
+        for one in (*QUANTITIES, INPUT_TOKENS, OUTPUT_TOKENS)
         if one.name in names
     )
     return (

@@ -10,37 +10,22 @@ alone: the store leaves out the rest without reading it.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from dashboards.filters import Filters, Where, where
 from dashboards.models.sample import Sampled
-from dashboards.queries.base import QueryLimits, QueryStore, count_of, run
+from dashboards.queries.base import QueryLimits, QueryStore, count_of
+from dashboards.queries.steps import STEPS, Slice, by_width, counted
 
 SLICES: Final = 50
 """About so many slices are read: enough of them, and long enough to fill the store's granules."""
-STEPS: Final = 2000
 MOST_AROUND: Final = 5
 """In the slices lie at most about so many times ``most_read`` requests, chosen or not: the store
 reads them all to find the chosen ones."""
+FEW_SPANS: Final = 4
 GOLDEN: Final = (math.sqrt(5) - 1) / 2
-_ENDS_SQL: Final = """\
-SELECT count() AS n, toInt64(toUnixTimestamp64Nano(min(Timestamp))) AS first,
-  toInt64(toUnixTimestamp64Nano(max(Timestamp))) AS last FROM {database:Identifier}.requests"""
-_STEPS_SQL: Final = """\
-SELECT toUInt16(intDiv(toUnixTimestamp64Nano(Timestamp) - {begin:Int64}, {width:Int64})) AS step,
-  count() AS n FROM {database:Identifier}.requests WHERE"""
-
-
-@dataclass(frozen=True, slots=True)
-class Slice:
-    """``[begin, end)`` in ns of the epoch, and about how many requests began in it."""
-
-    begin: int
-    end: int
-    rows: float
-
 
 @dataclass(frozen=True, slots=True)
 class Part:
@@ -49,17 +34,20 @@ class Part:
     where: Where
     sampled: Sampled | None
     slices: tuple[Slice, ...] = ()
+    sums: Mapping[str, int] = field(default_factory=dict)
+    """Of all chosen requests, where they were counted with columns."""
 
     @property
     def times(self) -> str:
         """SQL: the request was read, as far as its time says."""
         return within(self.slices) if self.slices else "true"
 
-    def reading(self, n: int) -> Part:
-        """The same, where ``n`` requests were found to be read."""
+    def reading(self, n: int, of: int | None = None) -> Part:
+        """The same, where ``n`` requests were found to be read, and ``of`` to be chosen."""
         if self.sampled is None:
             return self
-        return replace(self, sampled=self.sampled.model_copy(update={"read": n}))
+        known = {"read": n} if of is None else {"read": n, "of": of}
+        return replace(self, sampled=self.sampled.model_copy(update=known))
 
     @property
     def told(self) -> tuple[str, ...]:
@@ -68,11 +56,17 @@ class Part:
 
 
 def part_of(
-    store: QueryStore, filters: Filters, limits: QueryLimits, *, count: bool = True
+    store: QueryStore,
+    filters: Filters,
+    limits: QueryLimits,
+    *,
+    count: bool = True,
+    columns: Sequence[str] = (),
 ) -> Part:
     """All chosen requests up to ``limits.most_read`` of them or with ``exact``; else slices.
 
-    Without ``count`` how many are read is left at 0, for who counts them on the way.
+    Without ``count`` how many are read is left at 0, for who counts them on the way. ``columns``
+    are sums over all chosen requests that come for nothing where these are read to be counted.
 
     Raises:
         UnavailableError: the store gave no answer.
@@ -80,48 +74,17 @@ def part_of(
     picked = where(filters)
     if filters.exact:
         return Part(picked, None)
-    steps, around = counted(store, filters, limits)
-    total = round(sum(one.rows for one in steps))
+    there = counted(store, filters, limits, columns)
+    total = there.total
     if total <= limits.most_read:
         return Part(picked, None)
-    one_in = -(-max(total, around // MOST_AROUND) // limits.most_read)
+    one_in = -(-max(total, there.around // MOST_AROUND) // limits.most_read)
     wanted = total / one_in / SLICES
-    kept = chosen_slices(cut(_finer(store, picked, steps, 4 * wanted, limits), wanted), one_in)
+    kept = chosen_slices(cut(_finer(store, picked, there.steps, 4 * wanted, limits), wanted), one_in)
     part = Where(f"{within(kept)} AND {picked.sql}", picked.params)
-    found = Part(part, Sampled(one_in=one_in, slices=len(kept), read=0, of=total), kept)
-    if not count:
-        return found
-    return found.reading(count_of(store, part, limits))
-
-
-def counted(
-    store: QueryStore, filters: Filters, limits: QueryLimits
-) -> tuple[list[Slice], int]:
-    """The chosen requests by steps of time of one length, and about how many began in that time.
-
-    Steps without any are left out.
-    """
-    ends = run(store, _ENDS_SQL, {}, limits)[0]
-    if not ends["n"]:
-        return [], 0
-    begin = max(int(ends["first"]), filters.since_unix_ns or 0)
-    end = min(int(ends["last"]) + 1, filters.until_unix_ns or int(ends["last"]) + 1)
-    if begin >= end:
-        return [], 0
-    steps = _by_width(store, where(filters), begin, end, -(-(end - begin) // STEPS), limits)
-    every = int(ends["last"]) + 1 - int(ends["first"])
-    return steps, int(ends["n"]) * (end - begin) // every
-
-
-def _by_width(
-    store: QueryStore, picked: Where, begin: int, end: int, width: int, limits: QueryLimits
-) -> list[Slice]:
-    params = {**picked.params, "begin": begin, "width": width}
-    rows = run(store, f"{_STEPS_SQL} {picked.sql} GROUP BY step ORDER BY step", params, limits)
-    return [
-        Slice(at, min(end, at + width), float(row["n"]))
-        for at, row in ((begin + int(row["step"]) * width, row) for row in rows)
-    ]
+    told = Sampled(one_in=one_in, slices=len(kept), read=0, of=total)
+    found = Part(part, told, kept, there.sums)
+    return found.reading(count_of(store, part, limits)) if count else found
 
 
 def _finer(
@@ -135,7 +98,7 @@ def _finer(
     for one in heavy:
         within_it = Where(f"{within([one])} AND {picked.sql}", picked.params)
         width = -(-(one.end - one.begin) * len(heavy) // STEPS)
-        found += _by_width(store, within_it, one.begin, one.end, width, limits)
+        found += by_width(store, within_it, (one.begin, one.end), width, limits)[0]
     return sorted(found, key=lambda one: one.begin)
 
 
@@ -166,9 +129,29 @@ def chosen_slices(slices: Sequence[Slice], one_in: int) -> tuple[Slice, ...]:
 
 def within(slices: Sequence[Slice], before_ns: int = 0, after_ns: int = 0) -> str:
     """SQL: ``Timestamp`` lies in one of the slices, or so much before or after it."""
+    spans = _spans(slices, before_ns, after_ns)
     times = " OR ".join(
-        f"(Timestamp >= fromUnixTimestamp64Nano({one.begin - before_ns}, 'UTC') "
-        f"AND Timestamp < fromUnixTimestamp64Nano({one.end + after_ns}, 'UTC'))"
-        for one in slices
+        f"(Timestamp >= fromUnixTimestamp64Nano({begin}, 'UTC') "
+        f"AND Timestamp < fromUnixTimestamp64Nano({end}, 'UTC'))"
+        for begin, end in spans
     )
-    return f"({times or 'false'})"
+    if len(spans) < FEW_SPANS:
+        return f"({times or 'false'})"
+    bounds = ", ".join(str(bound) for bound in (0, *(at for span in spans for at in span)))
+    begins = ", ".join(str(begin) for begin, _ in spans)
+    # the key leaves out granules by the plain form; rows are told by one search in sorted bounds
+    return (
+        f"(indexHint({times}) AND "
+        f"roundDown(toUnixTimestamp64Nano(Timestamp), CAST([{bounds}], 'Array(Int64)')) IN ({begins}))"
+    )
+
+
+def _spans(slices: Sequence[Slice], before_ns: int, after_ns: int) -> list[tuple[int, int]]:
+    """The times of the slices in order, those that touch or overlap as one."""
+    found: list[tuple[int, int]] = []
+    for one in sorted(slices, key=lambda each: each.begin):
+        begin, end = max(1, one.begin - before_ns), one.end + after_ns
+        if found and begin <= found[-1][1]:
+            begin, end = found[-1][0], max(found.pop()[1], end)
+        found.append((begin, end))
+    return found

@@ -84,7 +84,7 @@ def summary(
     names = parse_by(by)
     asked = _Question(
         filters, dimensions(names), names, where(filters),
-        part_of(store, filters, bound, count=False),
+        part_of(store, filters, bound, count=False, columns=() if names else _COUNTED),
         filters.until_unix_ns or now_unix_ns,
     )  # fmt: skip
     found, read = _rows(store, asked, bound)
@@ -117,35 +117,49 @@ def _rows(store: QueryStore, asked: _Question, limits: QueryLimits) -> tuple[lis
     if asked.part.sampled is None:
         sql = _sql(asked, asked.whole, [*_COUNTED, *_TIMES], MOST_GROUPS + 1)
         return run(store, sql, asked.params(asked.whole), limits), 0
-    figures = _sql(asked, asked.part.where, ["count() AS read", *_TIMES], limits.max_result_rows)
-    times = {
-        tuple(row["key"]): row
-        for row in run(store, figures, asked.params(asked.part.where), limits)
-    }
-    read = int(times[()]["read"]) if () in times else 0
+    times = _times(store, asked, limits)
+    read = times[()]["read"] if () in times else 0
     if asked.names and rollups.allowed(asked.filters):
         whole = rolled_rows(store, asked.filters, (), asked.end_ns, limits)[0]
         times[()] = {**whole, "read": whole["requests"]}
-    counted = _sql(asked, asked.whole, _COUNTED, MOST_GROUPS + 1)
-    found = [
-        {**times.get(tuple(row["key"]), {"read": 0}), **row}
-        for row in run(store, counted, asked.params(asked.whole), limits)
-    ]
-    return found, read
+    found = [{**times.get(tuple(row["key"]), {"read": 0}), **row} for row in _counts(store, asked, limits)]
+    return found, int(read)
+
+
+def _times(
+    store: QueryStore, asked: _Question, limits: QueryLimits
+) -> dict[tuple[str, ...], Row]:
+    """The figures of the requests that were read, by key."""
+    figures = ["count() AS read", *_TIMES]
+    sql = _sql(asked, asked.part.where, figures, limits.max_result_rows)
+    rows = run(store, sql, asked.params(asked.part.where), limits)
+    return {tuple(row["key"]): row for row in rows}
+
+
+def _counts(store: QueryStore, asked: _Question, limits: QueryLimits) -> list[Row]:
+    """A row a group of all chosen requests, the largest first; the whole's as they were counted."""
+    if asked.part.sums:
+        return [{"key": [], **asked.part.sums, "slices": 1}]
+    sql = _sql(asked, asked.whole, _COUNTED, MOST_GROUPS + 1)
+    return run(store, sql, asked.params(asked.whole), limits)
 
 
 def _sql(asked: _Question, picked: Where, figures: Sequence[str], most: int) -> str:
     """A row a group with its ``key``, and the whole, whose key is empty, merged out of them."""
-    raw = [f"{one.sql} AS k{i}" for i, one in enumerate(asked.by)]
-    key = f"[{', '.join(f'k{i}' for i in range(len(raw)))}]" if raw else "emptyArrayString()"
-    return " ".join(
-        (
-            "SELECT", ", ".join([f"{key} AS key", *figures, "count() AS n_all"]), "FROM (SELECT",
-            ", ".join(["*", *raw]), "FROM {database:Identifier}.requests WHERE", picked.sql, ")",
-            f"GROUP BY key{' WITH ROLLUP' if raw else ''}",
-            f"ORDER BY empty(key) DESC, n_all DESC, key LIMIT {most}",
-        )
-    )  # fmt: skip
+    source = f"FROM {{database:Identifier}}.requests WHERE {picked.sql}"
+    rest = f"ORDER BY empty(key) DESC, n_all DESC, key LIMIT {most}"
+    if not asked.by:
+        columns = ", ".join(["emptyArrayString() AS key", *figures, "count() AS n_all"])
+        return f"SELECT {columns} {source} {rest}"
+    codes = [one.key for one in asked.by]
+    group = codes[0] if len(codes) == 1 else f"tuple({', '.join(codes)})"
+    parts = ["code"] if len(codes) == 1 else [f"code.{i + 1}" for i in range(len(codes))]
+    texts = ", ".join(one.decoded(part) for one, part in zip(asked.by, parts, strict=True))
+    grouped = ", ".join(["code", "grouping(code) = 1 AS whole", *figures, "count() AS n_all"])
+    return (
+        f"SELECT *, if(whole, emptyArrayString(), [{texts}]) AS key, count() OVER () AS slices FROM "  # noqa: S608  values are bound
+        f"(SELECT {grouped} FROM (SELECT *, {group} AS code {source}) GROUP BY code WITH ROLLUP) {rest}"
+    )
 
 
 def _columns(quantity: Quantity) -> list[str]:
@@ -160,8 +174,7 @@ def _columns(quantity: Quantity) -> list[str]:
 
 _COUNTED: Final = (
     *(f"countIf({fact}) AS {name}" for name, fact in COUNTS.items()),
-    "sum(toUInt64(ifNull(OutputTokens, 0))) AS output_tokens",
-    "count() OVER () AS slices",
+    "sum(OutputTokens) AS output_tokens",
 )
 _TIMES: Final = tuple(column for one in KEPT for column in _columns(one))
 

@@ -96,13 +96,14 @@ def trace(store: QueryStore, trace_id: str, limits: QueryLimits | None = None) -
     total = int(run(store, _COUNT_SQL, params, bound)[0]["total"])
     timed = [r for r in rows if semconv.OUTCOME_SUCCESS not in r["Attrs"]] or rows  # told later
     first = min(int(r["StartNs"]) for r in timed)
+    told = {r["SpanId"]: r["Attrs"].get(semconv.SOURCE_DETAIL, "") for r in rows}
     return Trace(
         trace_id=place.trace_id,
         start_unix_ns=origin,
         duration_ns=max(int(r["StartNs"]) + int(r["Duration"]) for r in timed) - first,
         spans=tuple(_span(rows[node.index], node, origin) for node in nodes),
         spans_left_out=max(0, total - len(rows)),
-        requests=tuple(record(r, origin) for r in records),
+        requests=tuple(record(r, origin, told.get(r["SpanId"], "")) for r in records),
     )
 
 
@@ -179,8 +180,12 @@ def _span(row: Row, node: Node, origin_ns: int) -> Span:
     )
 
 
-def record(row: Row, origin_ns: int) -> RequestRecord:
-    """The record in a row of ``requests`` (``StartNs`` beside its columns)."""
+def record(row: Row, origin_ns: int, span_detail: str) -> RequestRecord:
+    """The record in a row of ``requests`` (``StartNs`` beside its columns).
+
+    The row's ``SourceDetail`` is empty where the view made it: ``span_detail`` is what its root
+    span says then.
+    """
     gaps: list[int] = row["ItlNs"]
     stages = _stage_times(row)
     return RequestRecord(
@@ -220,6 +225,7 @@ def record(row: Row, origin_ns: int) -> RequestRecord:
         warm=row["Warm"],
         cold_reason=row["ColdReason"] or None,
         source=row["Source"] or None,
+        source_detail=tuple(one for one in (row["SourceDetail"] or span_detail).split(",") if one),
         repairs=tuple(row["Repairs"]),
         tags=row["Tags"],
         cost=row["Cost"],

@@ -96,7 +96,7 @@ def _lines(record: RequestRecord) -> Iterator[tuple[str, str]]:
     yield "pace", _pace(record)
     yield "arrival", _arrival(record)
     yield "preemptions", number(record.preemptions)
-    yield "from", f"{record.service} {record.service_instance}, told by {_word(record.source)}"
+    yield "from", f"{record.service} {record.service_instance}, told by {_told_by(record)}"
     if record.repairs:
         yield "repairs", ", ".join(record.repairs)
     if record.tags:
@@ -114,6 +114,11 @@ def _retrievals(trace: Trace) -> Iterator[tuple[str, str]]:
             count = span.attributes.get(semconv.DOCUMENTS, "")
             found = f", {count} documents" if count else ""
             yield "retrieval", f"{span.name.removeprefix('retrieval ')}: {', '.join(parts)}{found}"
+
+
+def _told_by(record: RequestRecord) -> str:
+    detail = f" ({', '.join(record.source_detail)})" if record.source_detail else ""
+    return f"{_word(record.source)}{detail}"
 
 
 def _tokens(record: RequestRecord) -> str:

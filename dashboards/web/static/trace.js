@@ -105,7 +105,7 @@ function record(request) {
     ["at arrival", `${count(request.in_flight)} others in the proxy, ${count(request.running)} running, ${count(request.waiting)} waiting`],
     ["preemptions", count(request.preemptions)],
     ["warm", request.warm === null ? "not known" : request.warm ? "yes" : `no: ${request.cold_reason ?? "not said"}`],
-    ["times told by", request.source ?? "not known"],
+    ["times told by", [request.source ?? "not known", ...request.source_detail].join(", ")],
     ...Object.entries(request.tags).map(([name, value]) => [`tag ${name}`, value]),
     ...request.repairs.map((rule) => ["mended", rule]),
   ];

@@ -30,7 +30,8 @@ def url(module_store: HandStore) -> Iterator[str]:
     module_store.requests(
         {"TraceId": ID, "SpanId": "r", "queue": 20 * MS, "prefill": 40 * MS, "decode": 140 * MS,
          "FirstChunkNs": 55 * MS, "FirstTokenNs": 60 * MS,
-         "FirstAnswerNs": 90 * MS, "Tags": {"tenant": HOSTILE}},
+         "FirstAnswerNs": 90 * MS, "Tags": {"tenant": HOSTILE},
+         "SourceDetail": "usage,engine_span"},
     )  # fmt: skip
     module_store.spans(
         {"TraceId": ID, "SpanId": "r", "SpanName": "POST /v1", "duration": 200 * MS},
@@ -62,6 +63,15 @@ def test_the_clocks_stand_beside_the_spans(tab, url):
     ):
         assert f"{name} {seconds(record[key])}" in said
     assert tab.locator("[data-test=clocks] .track rect").count() == 3
+
+
+def test_the_record_says_what_its_figures_rest_on(tab, url):
+    """The source and each of its details, as the API has them."""
+    shown(tab, url, view="trace", id=ID)
+    record = asked(url, f"/traces/{ID}")["requests"][0]
+    said = tab.locator("dt", has_text="times told by").locator("+ dd").inner_text()
+    assert said == ", ".join([record["source"], *record["source_detail"]])
+    assert said == "engine, usage, engine_span"
 
 
 def test_the_step_lane_says_what_the_api_says(tab, url):

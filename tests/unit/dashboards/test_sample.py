@@ -19,7 +19,8 @@ from dashboards.analyses.throughput import inside, throughput
 from dashboards.analyses.whatif import parse_changes, whatif
 from dashboards.filters import Filters
 from dashboards.queries.base import QueryLimits
-from dashboards.queries.sample import Slice, chosen_slices, counted, cut, part_of
+from dashboards.queries.sample import chosen_slices, cut, part_of
+from dashboards.queries.steps import Slice, counted
 from dashboards.terminal.analysis import render_whatif
 from dashboards.terminal.console import make_console
 from tests.unit.dashboards.conftest import BASE_UNIX_NS, HandStore
@@ -100,7 +101,7 @@ def test_a_part_says_of_how_many_it_is(filled):
     assert 900 <= told.read <= 1100
     assert part == part_of(filled, ANY, MANY)
     assert f"{told.read:,} of 6,000 requests" in part.told[0]
-    assert sum(one.rows for one in counted(filled, ANY, MANY)[0]) == N
+    assert counted(filled, ANY, MANY).total == N
 
 
 def test_requests_that_came_in_one_burst_are_cut_as_finely(store):

@@ -54,6 +54,7 @@ def stored(module_store):
             "ErrorType": "bad\x1b[0m",
             "HttpStatus": 500,
             "Repairs": ["last_token_before_first"],
+            "SourceDetail": "usage,engine_span",
             "Tags": {"t\x1b": "[bold]"},
             "Model": HOSTILE,
         }
@@ -141,7 +142,7 @@ def test_the_facts_of_the_request_are_all_there(stored):
         "preemptions 1",
         "last_token_before_first",
         "finish reason stop",
-        "told by engine",
+        "told by engine (usage, engine_span)",
     ):
         assert words in text
 

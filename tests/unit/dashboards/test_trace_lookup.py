@@ -117,6 +117,27 @@ def test_the_record_stands_beside_the_spans(store):
     assert (record.http_status, record.error_type, record.tags) == (200, None, {"run": "x"})
 
 
+@pytest.mark.parametrize(
+    ("column", "attribute", "told"),
+    [
+        ("gen_ai,first_token=first_chunk", "", ("gen_ai", "first_token=first_chunk")),
+        ("", "no_engine_stamps,beam_search", ("no_engine_stamps", "beam_search")),
+        ("usage,engine_span", "usage", ("usage", "engine_span")),
+        ("", "", ()),
+    ],
+)
+def test_a_record_says_what_its_figures_rest_on(store, column, attribute, told):
+    """As its row says, or where a view made the row as its root span does."""
+    store.requests({"TraceId": ONE, "SpanId": "r", "SourceDetail": column})
+    marks = {semconv.SOURCE_DETAIL: attribute} if attribute else {}
+    store.spans(
+        span("POST /v1", "r", "", 0, 9, SpanAttributes=marks),
+        span("chat m", "c", "r", 0, 9, SpanAttributes={semconv.SOURCE_DETAIL: "another"}),
+    )
+    (record,) = trace(store, ONE).requests
+    assert (record.source, record.source_detail) == ("engine", told)
+
+
 @pytest.mark.parametrize("given", [ONE, ONE.upper(), f" {ONE} ", "ababa", "ABABAB"])
 def test_an_id_or_its_unique_beginning_finds_the_trace(store, given):
     """Case and spaces do not matter, and the first digits are enough."""
