@@ -12,7 +12,6 @@ from collectors.normalise.engine import REPAIR_FIRST, stages_of
 from collectors.normalise.span import MOST_TOKENS, Span
 from tracer import semconv
 
-
 ROUNDING_NS = 1_000_000
 """What a time told in milliseconds may be off."""
 

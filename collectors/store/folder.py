@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from collectors.store.errors import StoreError
 from collectors.store.url import StoreUrl
 

@@ -53,7 +53,7 @@ def test_writing_refuses_another_s_folder(tmp_path):
 
 
 def test_what_may_become_a_store(tmp_path):
-    """No folder, an empty one, a disk's own one, one that ClickHouse has begun, and a store with more in it."""
+    """None, an empty one, a disk's own one, one that ClickHouse has begun; a store with more in it."""
     url = StoreUrl.parse(f"chdb://{tmp_path / 'store'}")
     refuse_foreign(url)
     for name in ("lost+found", "tmp", "metadata"):
