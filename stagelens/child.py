@@ -73,15 +73,16 @@ class CollectorChild:
         return ["--otlp-port", str(otlp), "--grpc-port", grpc, "--api-port", str(api)]
 
     def _keep(self) -> None:
-        pause_s = 0.5
+        pause_s, down = 0.5, False
         while not self._stopping.is_set():
             code = self._process.wait()
             if self._stopping.wait(pause_s):
                 return
-            log.error(
-                "the collector ended (exit code %s): it is started again; requests go on, "
-                "records that cannot wait are counted as lost", code,
-            )  # fmt: skip
+            if not down:  # told once an end, not once a try
+                log.error(
+                    "the collector ended (exit code %s): it is started again; requests go on, "
+                    "records that cannot wait are counted as lost", code,
+                )  # fmt: skip
             pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
             try:
                 self._process, _ = _start(
@@ -89,8 +90,14 @@ class CollectorChild:
                 )
                 if self._cores:
                     stay_on(self._process.pid, self._cores)
+                if down:
+                    log.warning("the collector runs again")
+                down = False
             except UserError as problem:
-                log.error("the collector could not be started again: %s", problem)  # noqa: TRY400
+                down = True
+                log.error(  # noqa: TRY400
+                    "the collector's start failed (%s): the next try is in %g s", problem, pause_s
+                )
 
 
 def _start(

@@ -151,8 +151,10 @@ def collect(
     from proxy.server import run_loop
     from stagelens.collecting import run_collector
     from stagelens.paths import DataFolder, default_data_dir
+    from stagelens.ready import check_ready
     from stagelens.settings import load_config
 
+    check_ready(ready_file)
     on = {"store": {"cluster": cluster}}
     config = load_config(config_file, {"store": store, "data_dir": data_dir, "collect": on})
     token, url = read_token(config.api), config.store

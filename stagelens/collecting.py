@@ -33,7 +33,7 @@ from dashboards.settings import ApiSettings
 from proxy.server import bind, is_loopback, url_of
 from stagelens.errors import UserError
 from stagelens.paths import spool_folder
-from stagelens.ready import write_ready
+from stagelens.ready import remove_ready, remove_stale, write_ready
 from stagelens.sender import TOKEN_VARIABLE
 from tracer.clock import SystemClock
 
@@ -77,7 +77,7 @@ async def run_collector(
     store = await asyncio.to_thread(open_store, store_url, settings.store)
     try:
         for file in ready_files:  # one that a killed collector of this store left behind
-            file.unlink(missing_ok=True)
+            remove_stale(file)
         await asyncio.to_thread(migrate, store)
         await asyncio.to_thread(apply_keeping, store)
         if not stop.is_set():
@@ -100,7 +100,7 @@ async def run_collector(
             await _serve(receiver, grpc, api, settings, socks, facts, ready_files, with_parent, stop)
     finally:
         for file in ready_files:
-            file.unlink(missing_ok=True)
+            remove_ready(file)
         await asyncio.to_thread(store.close)
 
 

@@ -27,7 +27,7 @@ from proxy.server import bind, is_loopback, run_loop, url_of
 from stagelens.child import CollectorChild
 from stagelens.errors import UserError
 from stagelens.paths import DataFolder, default_data_dir
-from stagelens.ready import write_ready
+from stagelens.ready import check_ready, remove_ready, write_ready
 from stagelens.sender import TOKEN_VARIABLE, sender_headers
 from stagelens.settings import Config
 from tracer import semconv
@@ -57,6 +57,7 @@ def serve(
         UserError, ProxyError: one sentence for what is wrong.
         KeyboardInterrupt: told to stop before it served.
     """
+    check_ready(ready_file)
     _check(config)
     folder = DataFolder(config.data_dir or default_data_dir())
     folder.prepare()
@@ -79,8 +80,7 @@ def serve(
                 log.error("the collector had to be killed: its last records may be lost")
     finally:
         sock.close()
-        if ready_file is not None:
-            ready_file.unlink(missing_ok=True)
+        remove_ready(ready_file)
     if config.model is not None:
         divert(2, folder.logs / "engine.log")  # libraries complain of leaks at the very end
     return code

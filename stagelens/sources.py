@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -43,7 +42,7 @@ def open_source(
         folder = DataFolder(data_dir or default_data_dir())
         if (client := _running(folder, default_too=data_dir is None)) is not None:
             yield client
-        elif (folder.root / "store").is_dir():
+        elif _holds_store(folder):
             with _opened(folder.store_url) as source:
                 yield source
         else:
@@ -68,16 +67,22 @@ def _running(folder: DataFolder, *, default_too: bool) -> CollectorClient | None
     return None
 
 
+def _holds_store(folder: DataFolder) -> bool:
+    from collectors.store.folder import holds_store
+    from collectors.store.url import StoreUrl
+
+    return holds_store(StoreUrl.parse(folder.store_url))
+
+
 @contextmanager
 def _opened(text: str) -> Iterator[Source]:
     from collectors.store.client import open_store
-    from collectors.store.errors import StoreError
+    from collectors.store.folder import refuse_no_store
     from collectors.store.migrate import migrate
     from collectors.store.url import StoreUrl
 
     url = StoreUrl.parse(text)
-    if url.path is not None and not os.path.isdir(url.path):  # noqa: PTH112
-        raise StoreError(f"store folder {url.path} does not exist: check the path after chdb://")
+    refuse_no_store(url)
     store = open_store(url)
     try:
         migrate(store)

@@ -38,10 +38,16 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def _opened(
-    url: str | None, data_dir: Path | None, config_file: Path | None, cluster: str | None
+    url: str | None,
+    data_dir: Path | None,
+    config_file: Path | None,
+    cluster: str | None,
+    *,
+    makes: bool = False,
 ) -> Iterator[Store]:
-    """The store that options and config file name, with its settings."""
+    """The store that options and config file name, with its settings; only ``makes`` makes one."""
     from collectors.store.client import open_store
+    from collectors.store.folder import refuse_no_store
     from collectors.store.url import StoreUrl
     from stagelens.paths import DataFolder, default_data_dir
     from stagelens.settings import load_config
@@ -52,6 +58,8 @@ def _opened(
     parsed = StoreUrl.parse(config.store or folder.store_url)
     if parsed.path is not None and not parsed.path.is_dir():
         raise UserError(f"store folder {parsed.path} does not exist: give --store or --data-dir")
+    if not makes:
+        refuse_no_store(parsed)
     opened = open_store(parsed, config.collect.store)
     try:
         yield opened
@@ -76,7 +84,7 @@ def migrate(form: str, **where: Any) -> None:  # noqa: ANN401
     """Bring the tables up to date; a second time nothing is done."""
     from collectors.store.migrate import migrate as run
 
-    with _opened(**where) as opened:
+    with _opened(**where, makes=True) as opened:
         made = run(opened)
     told = f"applied: {', '.join(map(str, made))}" if made else "nothing to do"
     _say(form, {"applied": made}, told)

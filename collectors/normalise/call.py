@@ -8,9 +8,12 @@ from datetime import UTC, datetime
 
 from collectors.normalise import names
 from collectors.normalise.classify import Kind, kind_of
-from collectors.normalise.engine import stages_of
+from collectors.normalise.engine import REPAIR_FIRST, stages_of
 from collectors.normalise.span import MOST_TOKENS, Span
 from tracer import semconv
+
+ROUNDING_NS = 1_000_000
+"""What a time told in milliseconds may be off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,7 @@ class FirstTokens:
     token_ns: int | None = None
     last_ns: int | None = None
     detail: tuple[str, ...] = ()
+    repairs: tuple[str, ...] = ()
 
 
 def usage_of(span: Span) -> Usage:
@@ -58,20 +62,24 @@ def first_tokens_of(span: Span) -> FirstTokens:
     """First chunk, first token and last token, each inside the span.
 
     A tool that knows only chunks gives its first chunk for the first token, which is said.
+    A time that lies outside the span is wrong, so that it is not known: the span's end would
+    pass for a measured one.
     """
     if kind_of(span) is Kind.ENGINE:
         stages = stages_of(span)
-        return FirstTokens(None, stages.first_token_ns, stages.last_token_ns)
-    chunk, token = _chunk(span), _token(span)
+        return FirstTokens(None, stages.first_token_ns, stages.last_token_ns, (), stages.repairs)
+    told = _chunk(span), _token(span)
+    chunk, token = (at if at is not None and _is_inside(span, at) else None for at in told)
+    repairs = (REPAIR_FIRST,) if (chunk, token) != told else ()
     detail: tuple[str, ...] = ()
     if token is None and chunk is not None:
         token, detail = chunk, ("first_token=first_chunk",)
     if token is None:
-        return FirstTokens()
+        return FirstTokens(repairs=repairs)
     last = span.last_chunk_ns or None
     if last is None or last < token:
         last, detail = span.end_ns, (*detail, "last_token=span_end")
-    return FirstTokens(_inside(span, chunk), _inside(span, token), _inside(span, last), detail)
+    return FirstTokens(_inside(span, chunk), _inside(span, token), _inside(span, last), detail, repairs)
 
 
 def model_of(span: Span) -> str:
@@ -117,6 +125,10 @@ def _token(span: Span) -> int | None:
         return _instant(langfuse)
     milliseconds = span.number(names.DYNAMO_FIRST_MS) if span.name == names.DYNAMO_ROOT else None
     return None if milliseconds is None else span.start_ns + round(milliseconds * 1e6)
+
+
+def _is_inside(span: Span, at_ns: int) -> bool:
+    return span.start_ns - ROUNDING_NS <= at_ns <= span.end_ns + ROUNDING_NS
 
 
 def _inside(span: Span, at_ns: int | None) -> int | None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from collectors.normalise import names
 from collectors.normalise.span import Span
 from tracer.stages import Stage, StageInterval
 
 REPAIR_CUT = "engine_times_exceed_the_span:cut"
+REPAIR_FIRST = "first_token_outside_the_span:left_out"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +56,16 @@ def stages_of(span: Span) -> EngineStages:
     is after them ``deliver``.
     """
     told = span.seconds(names.LATENCY_FIRST_TOKEN)
+    beyond = told is not None and span.start_ns + told > span.end_ns
+    if beyond:  # the span's end would pass for a first token that was measured
+        told = None
     times = times_of(span)
     if times is None:
-        return _undivided(span, told)
-    return place(times, span.start_ns, span.end_ns, None if told is None else span.start_ns + told)
+        made = _undivided(span, told)
+    else:
+        first = None if told is None else span.start_ns + told
+        made = place(times, span.start_ns, span.end_ns, first)
+    return replace(made, repairs=(*made.repairs, REPAIR_FIRST)) if beyond else made
 
 
 def place(times: EngineTimes, start_ns: int, end_ns: int, first_ns: int | None) -> EngineStages:
@@ -79,7 +86,7 @@ def place(times: EngineTimes, start_ns: int, end_ns: int, first_ns: int | None) 
         at = min(at + length, end_ns)
     if at < end_ns:
         made.append(StageInterval(Stage.DELIVER, at, end_ns))
-    first = min(begin + before, end_ns)
+    first = begin + before if begin + before <= end_ns else None
     return EngineStages(tuple(made), first, at, tuple(repairs))
 
 

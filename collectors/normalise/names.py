@@ -28,6 +28,9 @@ LANGFUSE_USAGE: Final = "langfuse.observation.usage_details"  # JSON
 LANGFUSE_COST: Final = "langfuse.observation.cost_details"  # JSON
 LANGFUSE_FIRST: Final = "langfuse.observation.completion_start_time"  # JSON: ISO 8601
 LANGFUSE_LEVEL: Final = "langfuse.observation.level"
+# --- what the receiver says of a span that it mended -------------------------------
+SPAN_REPAIR: Final = "stagelens.repair"
+SPAN_REPAIRS: Final = frozenset({"end_before_start:duration_0", "bad_parent_id:ignored"})
 # --- others -----------------------------------------------------------------------
 DB_SYSTEM: Final = ("db.system", "db.system.name")
 DB_VECTOR: Final = "db.vector.query.top_k"
@@ -84,7 +87,7 @@ WANTED: Final = frozenset(
         semconv.SOURCE_DETAIL, semconv.GEN_AI_OPERATION_NAME, semconv.GEN_AI_PROVIDER_NAME,
         semconv.GEN_AI_RESPONSE_TIME_TO_FIRST_CHUNK, semconv.ERROR_TYPE, semconv.HTTP_ROUTE,
         semconv.HTTP_RESPONSE_STATUS_CODE, semconv.ATTEMPT, "http.status_code",
-        GEN_AI_SYSTEM, LATENCY_QUEUE, LATENCY_PREFILL, LATENCY_DECODE,
+        SPAN_REPAIR, GEN_AI_SYSTEM, LATENCY_QUEUE, LATENCY_PREFILL, LATENCY_DECODE,
         LATENCY_FIRST_TOKEN, LATENCY_E2E, OPENINFERENCE_KIND, TRACELOOP_KIND, LLM_REQUEST_TYPE,
         LANGFUSE_TYPE, LANGFUSE_USAGE, LANGFUSE_COST, LANGFUSE_FIRST, LANGFUSE_LEVEL, DB_VECTOR,
         DYNAMO_FIRST_MS, DYNAMO_INPUT, DYNAMO_OUTPUT, *DB_SYSTEM, *MODEL, *INPUT_TOKENS,

@@ -11,7 +11,7 @@ from collectors.normalise.call import (
     model_of,
     streamed,
 )
-from collectors.normalise.classify import Kind, dialect_of
+from collectors.normalise.classify import MODEL_CALLS, Kind, dialect_of
 from collectors.normalise.divide import calls_of, divide
 from collectors.normalise.engine import stages_of
 from collectors.normalise.tree import REPAIR_SKEW, Node
@@ -178,4 +178,8 @@ def _repairs(root: Node) -> list[str]:
     for node in root.below():
         if node.kind is Kind.ENGINE:
             found.update(stages_of(node.span).repairs)
+        elif node.kind in MODEL_CALLS:
+            found.update(first_tokens_of(node.span).repairs)
+        told = node.span.attributes.get(names.SPAN_REPAIR, "")
+        found.update(names.SPAN_REPAIRS.intersection(told.split(",")))
     return sorted(found)

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from collectors.store.cluster import LOCAL
 from collectors.store.errors import StoreError, StoreGone
+from collectors.store.folder import refuse_foreign
 from collectors.store.lock import FolderLock, lock_folder
 from collectors.store.reasons import plain_reason, translated
 from collectors.store.settings import StoreSettings
@@ -246,6 +247,7 @@ def open_store(url: StoreUrl, settings: StoreSettings | None = None) -> Store:
             raise StoreError(
                 "an embedded store is no cluster: give --store clickhouse://…, or no --cluster", 2
             )
+        refuse_foreign(url)
         lock = lock_folder(url.path)
         options: dict[str, Any] = {"interface": "chdb", "path": str(url.path)}
     else:

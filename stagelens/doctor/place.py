@@ -36,16 +36,18 @@ def store_findings(url_text: str, running: bool) -> Iterator[Finding]:
     """Look into the store; one that a collector has open is left to it."""
     from collectors.store.client import open_store
     from collectors.store.errors import StoreError
+    from collectors.store.folder import holds_store, refuse_foreign
     from collectors.store.migrate import verify
     from collectors.store.url import StoreUrl
 
     url = StoreUrl.parse(url_text)
     if running:
         return
-    if url.path is not None and not url.path.is_dir():
-        yield ok("store", f"{url.path} is not there yet: the first start makes it")
-        return
     try:
+        refuse_foreign(url)
+        if not holds_store(url):  # looking makes none
+            yield ok("store", f"{url.path} is not there yet: the first start makes it")
+            return
         store = open_store(url)
     except StoreError as problem:
         yield failed("store", str(problem))

@@ -10,7 +10,7 @@ from collectors.store.client import Store
 from collectors.store.errors import StoreError
 from collectors.store.keeping import TIMES, apply_keeping
 from collectors.store.migrate import load_migrations, migrate, rollback
-from collectors.store.settings import StoreSettings
+from collectors.store.settings import MOST_DAYS, StoreSettings
 from tests.unit.collectors.test_store import trace_row
 from tracer.clock import SystemClock
 
@@ -69,6 +69,31 @@ def test_half_a_tier_or_a_name_that_is_none_is_refused(settings):
     """Before anything is asked of a store."""
     with pytest.raises(ValidationError):
         StoreSettings(**settings)
+
+
+DAYS = sorted(name for name in StoreSettings.model_fields if "_days" in name)
+
+
+@pytest.mark.parametrize("name", DAYS)
+def test_more_days_than_clickhouse_can_add_are_refused(name):
+    """Every age in days: 20000 may be told, one more may not."""
+    beside = {"move_to_volume": "cold"} if name == "move_after_days" else {}
+    with pytest.raises(ValidationError, match="less than or equal to 20000"):
+        StoreSettings(**{**beside, name: MOST_DAYS + 1})
+    least = {"ttl_days": MOST_DAYS, **beside}
+    assert getattr(StoreSettings(**{**least, name: MOST_DAYS - 1}), name) == MOST_DAYS - 1
+
+
+def test_a_row_of_today_outlives_the_most_days(store):
+    """The largest age lies in ClickHouse's future for every column type that tells an age, until 2051."""
+    for now in ("now()", "toDateTime('2051-01-01 00:00:00')"):
+        rows = store.query(
+            f"SELECT toDateTime(toDateTime64({now}, 9)) + toIntervalDay({{n:UInt32}}) > {now} AS kept, "
+            f"{now} + toIntervalDay({{n:UInt32}}) > {now} AS kept_rollup, "
+            f"toDate({now}) + toIntervalDay({{n:UInt32}}) > toDate({now}) AS kept_day",
+            {"n": MOST_DAYS},
+        )
+        assert set(rows[0].values()) <= {1}
 
 
 def test_spans_keep_their_rows_age_and_views_when_they_are_put_in_another_order(empty_store):

@@ -122,6 +122,7 @@ def test_a_data_folder_owned_by_another_process_names_the_owner(tmp_path, model)
         ("proxy: {port: many}\n", "setting proxy.port = 'many'"),
         ("proxy: {colour: red}\n", "unknown setting proxy.colour"),
         ("collect: {store: {ttl_days: 0}}\n", "setting collect.store.ttl_days = 0"),
+        ("collect: {store: {ttl_days: 30000}}\n", "setting collect.store.ttl_days = 30000"),
         ("[1, 2]\n", "must be a mapping"),
         ("a: [\n", "is not valid YAML"),
     ],
