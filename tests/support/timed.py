@@ -71,7 +71,8 @@ class _Out(io.RawIOBase):
 def watch_stdio() -> None:
     """Watch what this process reads and writes; before an MCP server takes them."""
     sys.stdin = SimpleNamespace(buffer=io.BufferedReader(_In()))  # type: ignore[assignment]
-    sys.stdout = SimpleNamespace(buffer=io.BufferedWriter(_Out()))  # type: ignore[assignment]
+    out = io.BufferedWriter(_Out())
+    sys.stdout = SimpleNamespace(buffer=out, flush=out.flush)  # type: ignore[assignment]
 
 
 class _Writes:
