@@ -9,11 +9,13 @@ up the event loop, which also takes in telemetry. An error is
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from http import HTTPStatus
 from typing import Any, Final
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
 
 from dashboards.access import TokenGate
 from dashboards.errors import KINDS, DashboardError
@@ -70,6 +72,13 @@ def _add_errors(app: FastAPI) -> None:
     def told(_: Request, error: DashboardError) -> JSONResponse:
         kind, code = KINDS.get(type(error), ("failed", 500))
         return JSONResponse({"error": kind, "detail": str(error)}, code)
+
+    @app.exception_handler(HTTPException)
+    def refused(_: Request, error: HTTPException) -> JSONResponse:
+        phrase = HTTPStatus(error.status_code).phrase
+        told = {"error": phrase.lower().replace(" ", "_"),
+                "detail": f"{error.detail}: /api/v1/openapi.json lists what there is"}  # fmt: skip
+        return JSONResponse(told, error.status_code, error.headers)
 
     @app.exception_handler(RequestValidationError)
     def wrong(_: Request, error: RequestValidationError) -> JSONResponse:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -14,6 +14,10 @@ UNTRACED_PATHS = (
 )  # fmt: skip
 """Probes and pages: polled by machines, they would drown the requests."""
 
+TagName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.\-]{1,64}$")]
+TagText = Annotated[str, Field(pattern=r"^[^,\x00-\x1f]{0,128}$")]
+"""As in the header ``x-stagelens-tags``."""
+
 
 class ProxySettings(BaseModel):
     """Frozen settings of one proxy process; unknown keys are refused."""
@@ -21,7 +25,7 @@ class ProxySettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     host: str = "127.0.0.1"
-    port: int = Field(default=8000, ge=0, le=65535, description="0 takes any free port")
+    port: int = Field(default=8000, strict=True, ge=0, le=65535, description="0 takes any free port")
     service_name: str = Field(default="stagelens-proxy", min_length=1)
     request_timeout_s: float | None = Field(
         default=None, gt=0, description="longest a whole request may take; none by default"
@@ -37,7 +41,9 @@ class ProxySettings(BaseModel):
     trace_id_header: bool = Field(
         default=True, description="answer with x-stagelens-trace-id (embedded engine only)"
     )
-    tags: dict[str, str] = Field(default_factory=dict, description="tags on every request")
+    tags: dict[TagName, TagText] = Field(
+        default_factory=dict, max_length=16, description="tags on every request"
+    )
     untraced_paths: tuple[str, ...] = UNTRACED_PATHS
 
 

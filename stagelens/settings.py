@@ -52,6 +52,21 @@ class Config(BaseModel):
     prices: Prices = Prices()
 
 
+class KeyTwiceError(Exception):
+    """A mapping has a key twice, of which YAML would silently take the last."""
+
+
+class _NoKeyTwice(yaml.SafeLoader):
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in seen:
+                    raise KeyTwiceError(f"line {key.start_mark.line + 1}: the key {key.value} is there twice")
+                seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
 def load_config(path: Path | None, overrides: dict[str, Any]) -> Config:
     """The file's settings with ``overrides`` (nested, ``None`` left out) laid over them.
 
@@ -62,11 +77,15 @@ def load_config(path: Path | None, overrides: dict[str, Any]) -> Config:
     data: Any = {}
     if path is not None:
         try:
-            data = yaml.safe_load(path.read_text(encoding="utf-8"))
+            data = yaml.load(path.read_text(encoding="utf-8"), _NoKeyTwice)  # noqa: S506  a SafeLoader
         except OSError as problem:
             raise UserError(
                 f"config file {path} cannot be read ({problem.strerror}): check the path", 2
             ) from None
+        except KeyTwiceError as problem:
+            raise UserError(f"config file {path}, {problem}: leave one of them out", 2) from None
+        except RecursionError:
+            raise UserError(f"config file {path} is nested too deeply: mend it", 2) from None
         except (yaml.YAMLError, UnicodeDecodeError) as problem:
             where = getattr(problem, "problem_mark", None)
             line = f", line {where.line + 1}" if where else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collectors.store.errors import StoreError
+from collectors.store.lock import refuse_owned
 from collectors.store.url import StoreUrl
 
 OF_CLICKHOUSE = frozenset({"data", "metadata", "metadata_dropped", "store", "tmp", "status"})
@@ -24,11 +25,13 @@ def refuse_no_store(url: StoreUrl) -> None:
     """For what only reads, which makes nothing.
 
     Raises:
-        StoreError: the folder is missing, or no store of ours.
+        StoreError: the folder is missing, another process's, or no store of ours.
     """
     if url.path is not None and not url.path.is_dir():
         raise StoreError(f"store folder {url.path} does not exist: check the path")
     if not holds_store(url):
+        if url.path is not None:
+            refuse_owned(url.path)  # its owner may not have made the store yet
         raise StoreError(f"folder {url.path} holds no store: check the path")
 
 

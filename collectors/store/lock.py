@@ -22,6 +22,36 @@ class FolderLock:
             self._fd = -1
 
 
+def refuse_owned(folder: Path) -> None:
+    """For what makes nothing, not even the lock's file.
+
+    Raises:
+        StoreOwned: another process owns ``folder``; its process id is named.
+    """
+    try:
+        fd = os.open(_file_of(folder), os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        raise _owned(folder, fd) from None
+    finally:
+        os.close(fd)
+
+
+def _file_of(folder: Path) -> Path:
+    return folder.with_name(folder.name + ".lock")
+
+
+def _owned(folder: Path, fd: int) -> StoreOwned:
+    owner = os.read(fd, 32).decode("ascii", "replace").strip() or "unknown"
+    return StoreOwned(
+        f"store folder {folder} is owned by process {owner}: stop it, ask it with "
+        "--collector URL, or give another folder"
+    )
+
+
 def lock_folder(folder: Path) -> FolderLock:
     """Make ``folder`` and own it.
 
@@ -29,7 +59,7 @@ def lock_folder(folder: Path) -> FolderLock:
         StoreUnwritable: it cannot be made or written.
         StoreOwned: another process owns it; its process id is named.
     """
-    file = folder.with_name(folder.name + ".lock")
+    file = _file_of(folder)
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         fd = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -41,12 +71,9 @@ def lock_folder(folder: Path) -> FolderLock:
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        owner = os.read(fd, 32).decode("ascii", "replace").strip() or "unknown"
+        told = _owned(folder, fd)
         os.close(fd)
-        raise StoreOwned(
-            f"store folder {folder} is owned by process {owner}: stop it, ask it with "
-            "--collector URL, or give another folder"
-        ) from None
+        raise told from None
     if not os.access(folder, os.W_OK | os.X_OK):
         os.close(fd)
         raise StoreUnwritable(f"store folder {folder} is not writable: give one that is")

@@ -130,6 +130,7 @@ def test_errors_keep_their_kind_and_sentence_over_http(served, filled):
         ("/api/v1/traces/zz", 400, "is not one"),
         ("/api/v1/traces/ffff?x=1", 400, "parameter 'x' is not known here"),
         ("/api/v1/traces/ffff", 404, "no trace 'ffff' is stored"),
+        ("/api/v1/nothing", 404, '"error":"not_found"'),
         ("/api/v1/traces/abab", 409, "begins several traces"),
     ],
 )

@@ -125,6 +125,12 @@ def test_a_data_folder_owned_by_another_process_names_the_owner(tmp_path, model)
         ("collect: {store: {ttl_days: 30000}}\n", "setting collect.store.ttl_days = 30000"),
         ("[1, 2]\n", "must be a mapping"),
         ("a: [\n", "is not valid YAML"),
+        ("{a: " * 2000 + "}" * 2000, "is nested too deeply"),
+        ("proxy: {port: 0}\nproxy: {host: x}\n", "line 2: the key proxy is there twice"),
+        ("proxy: {port: true}\n", "setting proxy.port = True"),
+        ("proxy: {tags: {'a b': x}}\n", "setting proxy.tags"),
+        ("proxy: {tags: {run: 'p,q'}}\n", "setting proxy.tags"),
+        ("proxy: {tags: {" + ", ".join(f"t{n}: x" for n in range(17)) + "}}\n", "setting proxy.tags"),
     ],
 )
 def test_a_broken_config_names_file_key_and_rule(tmp_path, text, says):
