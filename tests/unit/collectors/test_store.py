@@ -160,9 +160,8 @@ def test_an_instant_is_the_same_whatever_the_hosts_time_zone(tmp_path, zone):
 def test_an_embedded_store_is_opened_and_closed_many_times_in_one_process(tmp_path):
     """Ten times 15 small inserts, closed and ended during merges: all rows, exit 0, and what a user
     keeps in the folder beside stays (faults 82)."""
-    (tmp_path / "s").mkdir()
-    (tmp_path / "s" / "notes.txt").write_text("mine")
     code = f"""
+        from pathlib import Path
         from collectors.store.client import open_store
         from collectors.store.migrate import migrate
         from collectors.store.url import StoreUrl
@@ -171,6 +170,7 @@ def test_an_embedded_store_is_opened_and_closed_many_times_in_one_process(tmp_pa
         for life in range(10):
             store = open_store(StoreUrl.parse("chdb://{tmp_path}/s"), FOREVER)
             migrate(store)
+            Path("{tmp_path}/s/notes.txt").write_text("mine")
             for i in range(15):
                 insert(store, [trace_row()], f"{{life}}-{{i}}")
             n = store.query("SELECT count() AS n FROM otel.otel_traces", {{}})[0]["n"]
