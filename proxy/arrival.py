@@ -111,16 +111,18 @@ def stamped(
 
 def stamp_arrivals(transport: asyncio.Transport) -> None:
     """Have the kernel stamp what reaches this connection from now on, where it can."""
-    sock = transport.get_extra_info("socket")
-    if sys.platform.startswith("linux") and sock is not None:
-        with contextlib.suppress(OSError):
-            sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+    if (sock := transport.get_extra_info("socket")) is not None:
+        _have_stamped(sock)
 
 
 def make_listener(family: int) -> socket.socket:
     """A TCP socket whose connections have their arrivals stamped where the system can."""
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    _have_stamped(listener)
+    return listener
+
+
+def _have_stamped(sock: socket.socket) -> None:
     if sys.platform.startswith("linux"):
         with contextlib.suppress(OSError):
-            listener.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
-    return listener
+            sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)

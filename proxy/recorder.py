@@ -14,7 +14,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from proxy.request.live import LiveRequest
 from proxy.request.record import Arrival, RequestRecord
 from proxy.request.spans import drafts, span_count
-from proxy.settings import ProxySettings
+from proxy.settings import TAG_LIMIT, TAG_NAME, TAG_TEXT, ProxySettings
 from tracer.clock import Anchor, Clock
 from tracer.export_settings import SpanGroup
 from tracer.ids import IdSource
@@ -29,8 +29,7 @@ OPERATIONS: Mapping[str, str] = {
     "/v1/embeddings": "embeddings",
 }
 TAGS_HEADER = b"x-stagelens-tags"
-TAG_LIMIT = 16
-_TAG = re.compile(r"\s*([A-Za-z0-9_.\-]{1,64})\s*=\s*([^,\x00-\x1f]{0,128})\s*")
+_TAG = re.compile(rf"\s*({TAG_NAME})\s*=\s*({TAG_TEXT})\s*")
 
 
 AZURE = re.compile(r"/openai/deployments/[^/]+(/chat/completions|/completions|/embeddings)")

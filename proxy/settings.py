@@ -14,9 +14,12 @@ UNTRACED_PATHS = (
 )  # fmt: skip
 """Probes and pages: polled by machines, they would drown the requests."""
 
-TagName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.\-]{1,64}$")]
-TagText = Annotated[str, Field(pattern=r"^[^,\x00-\x1f]{0,128}$")]
-"""As in the header ``x-stagelens-tags``."""
+TAG_NAME = r"[A-Za-z0-9_.\-]{1,64}"
+TAG_TEXT = r"[^,\x00-\x1f]{0,128}"
+TAG_LIMIT = 16
+"""What a request's tags may be, wherever they come from."""
+TagName = Annotated[str, Field(pattern=f"^{TAG_NAME}$")]
+TagText = Annotated[str, Field(pattern=f"^{TAG_TEXT}$")]
 
 
 class ProxySettings(BaseModel):
@@ -42,7 +45,7 @@ class ProxySettings(BaseModel):
         default=True, description="answer with x-stagelens-trace-id (embedded engine only)"
     )
     tags: dict[TagName, TagText] = Field(
-        default_factory=dict, max_length=16, description="tags on every request"
+        default_factory=dict, max_length=TAG_LIMIT, description="tags on every request"
     )
     untraced_paths: tuple[str, ...] = UNTRACED_PATHS
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from collectors.settings import CollectorSettings
@@ -14,6 +13,7 @@ from dashboards.settings import ApiSettings
 from proxy.pipelines.settings import PipelineSettings
 from proxy.settings import AccessSettings, ProxySettings, UpstreamSettings
 from stagelens.errors import UserError
+from stagelens.settings_file import read_mapping
 
 
 class TlsSettings(BaseModel):
@@ -52,21 +52,6 @@ class Config(BaseModel):
     prices: Prices = Prices()
 
 
-class KeyTwiceError(Exception):
-    """A mapping has a key twice, of which YAML would silently take the last."""
-
-
-class _NoKeyTwice(yaml.SafeLoader):
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen = set()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode):
-                if key.value in seen:
-                    raise KeyTwiceError(f"line {key.start_mark.line + 1}: the key {key.value} is there twice")
-                seen.add(key.value)
-        return super().construct_mapping(node, deep)
-
-
 def load_config(path: Path | None, overrides: dict[str, Any]) -> Config:
     """The file's settings with ``overrides`` (nested, ``None`` left out) laid over them.
 
@@ -74,26 +59,7 @@ def load_config(path: Path | None, overrides: dict[str, Any]) -> Config:
         UserError: exit code 2; the file cannot be read, is no YAML mapping, or holds
             a key or value that the settings do not know. The key is named.
     """
-    data: Any = {}
-    if path is not None:
-        try:
-            data = yaml.load(path.read_text(encoding="utf-8"), _NoKeyTwice)  # noqa: S506  a SafeLoader
-        except OSError as problem:
-            raise UserError(
-                f"config file {path} cannot be read ({problem.strerror}): check the path", 2
-            ) from None
-        except KeyTwiceError as problem:
-            raise UserError(f"config file {path}, {problem}: leave one of them out", 2) from None
-        except RecursionError:
-            raise UserError(f"config file {path} is nested too deeply: mend it", 2) from None
-        except (yaml.YAMLError, UnicodeDecodeError) as problem:
-            where = getattr(problem, "problem_mark", None)
-            line = f", line {where.line + 1}" if where else ""
-            raise UserError(f"config file {path}{line} is not valid YAML: mend it", 2) from None
-        if data is None:
-            data = {}
-        if not isinstance(data, dict):
-            raise UserError(f"config file {path} must be a mapping of settings (key: value)", 2)
+    data = {} if path is None else read_mapping(path, "config file") or {}
     try:
         return Config.model_validate(_lay_over(data, overrides))
     except ValidationError as problem:

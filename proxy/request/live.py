@@ -66,10 +66,13 @@ class LiveRequest:
         return sum(c.output_tokens or 0 for c in self.calls) if self.calls else None
 
     def read_whole(self, body: bytes) -> None:
-        """What an answer that was no stream says and the engine does not.
+        """What an answer that was no stream says and the embedded engine does not.
 
-        That it ends in tool calls, and the tokens of a search of many calls.
+        That it ends in tool calls, and the tokens of a search of many calls. An upstream's
+        answer is read by its tap.
         """
+        if not any(isinstance(call, EngineCall) for call in self.calls):
+            return
         searched = any(call.internal for call in self.calls)
         if len(body) > WHOLE_LIMIT or not (searched or _CALLS_TOOLS.search(body)):
             return

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import yaml
 
 from stagelens.errors import UserError
+from stagelens.settings_file import read_mapping
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -143,13 +143,8 @@ def make_settings(file: Path | None, given: dict[str, Any]) -> BenchSettings:
 
 
 def _read(file: Path) -> dict[str, Any]:
-    try:
-        told = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except OSError as problem:
-        raise UserError(f"load file {file} cannot be read ({problem.strerror})", 2) from None
-    except (yaml.YAMLError, UnicodeDecodeError):
-        raise UserError(f"load file {file} is not valid YAML: mend it", 2) from None
-    if not isinstance(told, dict):
+    told = read_mapping(file, "load file")
+    if told is None:
         raise UserError(f"load file {file} must be a mapping of settings (key: value)", 2)
     return told
 

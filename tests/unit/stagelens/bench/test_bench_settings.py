@@ -59,6 +59,7 @@ def test_options_lie_over_the_files_settings(tmp_path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [("colour: red", "unknown setting colour"), ("- 1", "mapping"), ("a: [", "not valid YAML"),
+     ("rate: 1\nrate: 2", "line 2: the key rate is there twice"), ("{a: " * 2000, "nested too deeply"),
      ("rate: 4", "url is missing: give --url"), (f"url: {URL}\nrate: x", "rate.0 = 'x'")],
 )  # fmt: skip
 def test_a_mistake_in_a_load_file_is_one_sentence(tmp_path, text, said):
