@@ -53,7 +53,10 @@ class StampedReading:
         self._transport = transport
         self._on_data = on_data
         self._loop = asyncio.get_running_loop()
-        self._sock = StampedSocket(fileno=os.dup(transport.get_extra_info("socket").fileno()))
+        outer = transport.get_extra_info("socket")
+        self._sock = StampedSocket(
+            outer.family, outer.type, outer.proto, os.dup(outer.fileno())
+        )  # told, as it would ask the system
         self._reading = False
         transport.pause_reading()
         self._loop.call_soon(self._pause_inner)
@@ -81,6 +84,11 @@ class StampedReading:
         """uvloop starts to read after ``connection_made``, whatever was said in it."""
         if not self._transport.is_closing():
             self._transport.pause_reading()
+
+    def read_now(self) -> None:
+        """Take what is there: a client mostly sends its request with its connection."""
+        if self._reading:
+            self._readable()
 
     def _readable(self) -> None:
         try:

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
+from proxy.afterwards import Afterwards
 from proxy.engine.arguments import parse_engine_args, quiet_environment
 from proxy.engine.lifeline import own_engine
 from proxy.engine.startup import divert, explain, stderr_to
@@ -50,7 +51,8 @@ async def run_embedded(
     divert(1, engine_log)
     host, port = sock.getsockname()[:2]
     tap = EngineTap(clock, exporter.put_step)
-    recorder = Recorder(settings, clock, ids, exporter, "engine", tap.load)
+    after = Afterwards()
+    recorder = Recorder(settings, clock, ids, exporter, "engine", tap.load, after.add)
     context = None
     try:
         with stderr_to(engine_log):
@@ -74,6 +76,7 @@ async def run_embedded(
                 app, sock, settings, recorder, on_ready=ready, engine_died=embedded.errored
             )
     finally:
+        after.finish()
         with stderr_to(engine_log):
             await context.__aexit__(None, None, None)
 

@@ -103,6 +103,8 @@ class StampingProtocol(HttpToolsProtocol):
         transport.set_write_buffer_limits(high=0)
         self._reading = stamped(transport, self._take)
         super().connection_made(self._reading or transport)  # type: ignore[arg-type]
+        if self._reading is not None:
+            self._reading.read_now()
 
     def data_received(self, data: bytes) -> None:
         self._take(data, None)

@@ -12,7 +12,7 @@ from opentelemetry import trace as otel_trace
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from proxy.request.live import LiveRequest
-from proxy.request.record import Arrival, RequestRecord
+from proxy.request.record import Arrival
 from proxy.request.spans import drafts, span_count
 from proxy.settings import TAG_LIMIT, TAG_NAME, TAG_TEXT, ProxySettings
 from tracer.clock import Anchor, Clock
@@ -57,10 +57,15 @@ class EngineLoad:
     waiting: int | None = None
 
 
+def at_once(work: Callable[[], None]) -> None:
+    work()
+
+
 class Recorder:
     """Makes a :class:`LiveRequest` of each request and one record of it at its end.
 
-    Not thread-safe: used from the event loop only. ``load`` is asked at arrival.
+    Not thread-safe: used from the event loop only. ``load`` is asked at arrival; ``later``
+    is given the making of each record.
     """
 
     def __init__(
@@ -71,6 +76,7 @@ class Recorder:
         sink: SpanSink,
         source: str,
         load: Callable[[], EngineLoad] = EngineLoad,
+        later: Callable[[Callable[[], None]], None] = at_once,
     ) -> None:
         self._settings = settings
         self._clock = clock
@@ -78,6 +84,7 @@ class Recorder:
         self._sink = sink
         self._source = source
         self._load = load
+        self._later = later
         self._anchor = Anchor.take(clock)
         self._ready_mono_ns = clock.mono_ns()
         self._propagator = TraceContextTextMapPropagator()
@@ -112,11 +119,15 @@ class Recorder:
             operation=operation,
         )
 
-    def close(self, live: LiveRequest) -> RequestRecord | None:
-        """End the record and hand its spans on; a fault here never reaches the request."""
+    def close(self, live: LiveRequest) -> None:
+        """End the request; its record is made ``later``, and a fault of it never reaches the request."""
         self.in_flight -= 1
+        live.end(self._clock.mono_ns())
+        self._later(lambda: self._record(live))
+
+    def _record(self, live: LiveRequest) -> None:
         try:
-            record = live.finish(self._clock.mono_ns(), self._source)
+            record = live.record(self._source)
             group = SpanGroup(
                 record.trace_id, span_count(record), lambda: drafts(record, self._anchor, self._ids)
             )
@@ -125,8 +136,6 @@ class Recorder:
             self.failures += 1
             if self.failures in {1, 10, 100} or self.failures % 1000 == 0:
                 log.exception("a request's record could not be made (%d so far)", self.failures)
-            return None
-        return record
 
     def _parent(self, carrier: dict[str, str]) -> tuple[int, int | None, int]:
         """The caller's trace, span and flags from W3C headers, or a new trace if they are bad."""

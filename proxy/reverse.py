@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from proxy.afterwards import Afterwards
 from proxy.middleware import TraceMiddleware
 from proxy.pipelines.build import with_pipelines
 from proxy.pipelines.retrieve.documents import NO_COLLECTOR, CollectorApi
@@ -53,7 +54,8 @@ async def run_reverse(
     door = Access(access, clock)
     pool = Pool(upstream, clock)
     app = UpstreamApp(upstream, pool, door, clock, ids)
-    recorder = Recorder(settings, clock, ids, sink, "upstream")
+    after = Afterwards()
+    recorder = Recorder(settings, clock, ids, sink, "upstream", later=after.add)
     host = sock.getsockname()[0]
     if not door.guarded and not host.startswith(LOOPBACK):
         log.warning("%s is reachable from other machines and no client key is set: anybody who "
@@ -68,6 +70,10 @@ async def run_reverse(
         outer = inner
         if traced or pipelines:
             outer = TraceMiddleware(inner, settings, recorder, clock, abandon_after_s=0)
-        return await serve(
-            outer, sock, settings, recorder, on_ready=ready, own_headers=False, tls=tls, stop=stop
-        )
+        try:
+            return await serve(
+                outer, sock, settings, recorder, on_ready=ready, own_headers=False, tls=tls,
+                stop=stop,
+            )  # fmt: skip
+        finally:
+            after.finish()

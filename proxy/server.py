@@ -23,7 +23,7 @@ from proxy.settings import ProxySettings
 
 log = logging.getLogger("uvicorn.error")
 T = TypeVar("T")
-SWITCH_S = 0.0005
+SWITCH_S = 0.0001
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 

@@ -12,9 +12,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import json
-import os
 import signal
 import socket
 import statistics
@@ -30,6 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from run import free_port, load, start, wait_ready
 
+from benchmarks.priority import first_in_line
 from proxy.arrival import SO_TIMESTAMPNS, StampedSocket
 from stagelens.bench.machine import machine, versions
 from tests.support.raw_client import Seen, has_token, request_bytes
@@ -75,16 +74,6 @@ def main() -> int:
                  f"{options.tokens} tokens; the client's priority: {priority}"}  # fmt: skip
         options.out.write_text(json.dumps({**facts, "rows": rows}, indent=2))
     return 0
-
-
-def first_in_line() -> str:
-    """The highest priority that the machine allows this process; what it is, in words."""
-    with contextlib.suppress(OSError):
-        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
-        return "real-time"
-    with contextlib.suppress(OSError):
-        return f"nice {os.nice(-10)}"
-    return "the engine's own"
 
 
 def ttft_ms(stored: dict[str, dict[str, int]], seen: Seen) -> float:

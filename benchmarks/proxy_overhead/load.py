@@ -7,8 +7,13 @@ import json
 import random
 import sys
 import time
+from pathlib import Path
 
 import uvloop
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from benchmarks.priority import first_in_line
 
 ANSWER_S = 4.2
 BODY = json.dumps({
@@ -75,6 +80,7 @@ async def closed_loop(port: int, streams: int, requests: int) -> list[Stream]:
 
 def main() -> None:
     port, streams, requests = map(int, sys.argv[1:4])
+    first_in_line()
     done = uvloop.run(closed_loop(port, streams, requests))
     bad = sum(not s.ok for s in done)
     print(json.dumps({"bad": bad, "ttft": [s.ttft_s for s in done if s.ok],

@@ -2,9 +2,10 @@
 
 One core for the proxy, the other one for the scripted upstream, the load and, where
 there is one, the collector. Each round runs all contestants; what is compared are
-differences and ratios within a round. litellm and vllm-router are taken from the
-environments named by --litellm and --vllm-router (a folder with bin/), and are left
-out, which is said, where none is given.
+differences and ratios within a round. Upstream and load have real-time priority where the
+machine allows it, so that neither waits for the collector beside them. litellm and
+vllm-router are taken from the environments named by --litellm and --vllm-router (a folder
+with bin/), and are left out, which is said, where none is given.
 """
 
 from __future__ import annotations

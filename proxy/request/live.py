@@ -28,7 +28,7 @@ _CALLS_TOOLS = re.compile(rb'"(?:finish|stop)_reason" ?: ?"tool')
 
 @dataclass(slots=True)
 class LiveRequest:
-    """Filled while a request runs; :meth:`finish` makes its one record."""
+    """Filled while a request runs; :meth:`end` closes it, :meth:`record` makes its one record."""
 
     trace_id: int
     span_id: int
@@ -39,6 +39,7 @@ class LiveRequest:
     arrival: Arrival
     tags: Mapping[str, str]
     trace_flags: int = 1
+    end_mono_ns: int = 0
     operation: str = ""
     model: str = ""
     route: str = ""
@@ -93,18 +94,21 @@ class LiveRequest:
             if (call.ended_mono_ns is None or call.cut_off) and call.cancel is not None:
                 call.cancel()
 
-    def finish(self, end_mono_ns: int, source: str) -> RequestRecord:
-        """The record of this request, ended now; call it once."""
-        end = max(self.done_mono_ns or end_mono_ns, self.start_mono_ns)
+    def end(self, mono_ns: int) -> None:
+        """The request is over: what its calls and runs still do is no part of it. Call it once."""
+        self.end_mono_ns = max(self.done_mono_ns or mono_ns, self.start_mono_ns)
+        for call in self.calls:
+            call.seal(self.end_mono_ns)
+        for run in self.runs:
+            run.seal(self.end_mono_ns)
+
+    def record(self, source: str) -> RequestRecord:
+        """The record of this request, which has ended."""
         status, error_type = self._outcome()
         self._name_ends()
-        for call in self.calls:
-            call.seal(end)
-        for run in self.runs:
-            run.seal(end)
         marks = Marks(
             start_mono_ns=self.start_mono_ns,
-            end_mono_ns=end,
+            end_mono_ns=self.end_mono_ns,
             arrival=self.arrival,
             calls=tuple(self.calls),
             runs=tuple(self.runs),

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 from proxy.upstream.call import ConnectionMarks
 from proxy.upstream.connect import Dialer, Origin, origin_of
 from proxy.upstream.http1 import Http1Connection, Http1Response
 from tracer.clock import Clock
+
+_BREAKS = re.compile("[\r\n\0]")
 
 
 class Http1Pool:
@@ -37,12 +41,11 @@ class Http1Pool:
             ConnectionError: it broke before the head.
             ValueError: the answer is no HTTP, or a header cannot be written.
         """
-        parts = urlsplit(url)
-        origin = origin_of(parts, verify)
-        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        lengths = {name.lower() for name, _ in headers} & {"content-length"}
-        chunked = data is not None and not isinstance(data, bytes) and not lengths
-        head = _head(method, target, parts.netloc, headers, data, chunked)
+        origin, host, target = _divided(url, verify)
+        chunked = data is not None and not (
+            isinstance(data, bytes) or any(name.lower() == "content-length" for name, _ in headers)
+        )
+        head = _head(method, target, host, headers, data, chunked)
         connection = await self._connection(origin, marks)
         return await connection.request(method, head, data, chunked)
 
@@ -95,6 +98,14 @@ def _head(
         lines.append(f"Content-Length: {len(data)}")
     elif chunked:
         lines.append("Transfer-Encoding: chunked")
-    if any("\r" in line or "\n" in line or "\0" in line for line in lines):
+    if _BREAKS.search("".join(lines)):
         raise ValueError("a header holds a line break")
     return "\r\n".join((*lines, "", "")).encode("latin-1")
+
+
+@lru_cache(maxsize=256)
+def _divided(url: str, verify: bool) -> tuple[Origin, str, str]:
+    """Where a URL leads, its host as a header has it, and what is asked for there."""
+    parts = urlsplit(url)
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    return origin_of(parts, verify), parts.netloc, target

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from proxy.errors import ProxyError
@@ -23,23 +23,27 @@ class Upstream:
     served: int = 0
     failures: int = 0
     resting_until_mono_ns: int = 0
+    label: str = field(init=False)
+    address: tuple[str, int] = field(init=False)
+    _base: str = field(init=False)
+    _prefix: str = field(init=False)
 
-    @property
-    def label(self) -> str:
-        return self.target.label
-
-    @property
-    def address(self) -> tuple[str, int]:
+    def __post_init__(self) -> None:
+        """Once, not in each request: the parts of the target's URL."""
         parts = urlsplit(self.target.url)
-        return parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+        self.label = self.target.label
+        self.address = (
+            parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+        )  # fmt: skip
+        self._base = f"{parts.scheme}://{parts.netloc}"
+        self._prefix = parts.path.rstrip("/")
 
     def url(self, path: str, query: str) -> str:
         """The target's URL for a request path; a prefix that both share is not doubled."""
-        parts = urlsplit(self.target.url)
-        prefix = parts.path.rstrip("/")
+        prefix = self._prefix
         if prefix and (path == prefix or path.startswith(prefix + "/")):
             prefix = ""
-        return f"{parts.scheme}://{parts.netloc}{prefix}{path}" + (f"?{query}" if query else "")
+        return f"{self._base}{prefix}{path}" + (f"?{query}" if query else "")
 
 
 class Credential:

@@ -43,7 +43,7 @@ async def hang() -> str:
 
 
 def hang_in_thread() -> str:
-    HELD.wait(30)
+    threading.Event().wait(30)
     return ""
 
 

@@ -46,6 +46,11 @@ def chat_call() -> EngineCall:
     return call
 
 
+def finished(request: LiveRequest, mono_ns: int) -> RequestRecord:
+    request.end(mono_ns)
+    return request.record("engine")
+
+
 def times(record: RequestRecord) -> dict[str, float]:
     return {str(s): t / S for s, t in record.partition.exclusive_ns.items() if t}
 
@@ -54,7 +59,7 @@ def test_the_time_before_the_engine_is_its_own_stage():
     """Parse and template until 1.8 s are prompt, not hidden before an engine span (faults 26)."""
     request = live(stream=True, done_mono_ns=ns(2.6), calls=[chat_call()])
     request.clocks.note(b'data: {"choices":[{"delta":{"content":"x"}}]}\n\n', ns(2.21), 1)
-    record = request.finish(ns(9), "engine")
+    record = finished(request, ns(9))
     assert times(record) == {
         "prompt": 1.8, "queue": 0.2, "prefill": 0.2, "decode": 0.3, "deliver": 0.1,
     }  # fmt: skip
@@ -76,7 +81,7 @@ def test_one_token_has_no_tpot_and_non_streamed_has_no_ttft():
     call.note_scheduled(1)
     call.note_output(0, 1, ns(0.2))
     call.finished = True
-    record = live(done_mono_ns=ns(0.3), calls=[call]).finish(0, "engine")
+    record = finished(live(done_mono_ns=ns(0.3), calls=[call]), 0)
     root = dict(drafts(record, Anchor(0, 0), CountingIds())[0].attributes)
     for name in (semconv.TPOT_NS, semconv.FIRST_TOKEN_NS, semconv.FIRST_CHUNK_NS, semconv.ITL_NS):
         assert name not in root
@@ -87,7 +92,7 @@ def test_every_ending_has_one_status():
     """Finished, failed, left by the client, cut by the server: each is told apart."""
 
     def outcome(**more: object) -> tuple[str, str]:
-        record = live(**more).finish(ns(1), "engine")
+        record = finished(live(**more), ns(1))
         return str(record.status), record.error_type
 
     assert outcome(done_mono_ns=5) == ("ok", "")
@@ -104,7 +109,7 @@ def test_every_ending_has_one_status():
 
 def test_an_invalid_request_is_prompt_and_deliver():
     """A 400 spent its time in validation; no model call is invented for it."""
-    record = live(http_status=400, response_mono_ns=40, done_mono_ns=50).finish(60, "engine")
+    record = finished(live(http_status=400, response_mono_ns=40, done_mono_ns=50), 60)
     assert record.partition.exclusive_ns[Stage.PROMPT] == 40
     assert record.partition.exclusive_ns[Stage.DELIVER] == 10
     assert [d.name for d in drafts(record, Anchor(0, 0), CountingIds())] == [
@@ -116,14 +121,14 @@ def test_a_cancelled_decode_does_not_pose_as_delivery():
     """After the last token of an unfinished answer the time is nobody's."""
     call = chat_call()
     call.finished = False
-    record = live(disconnected_mono_ns=ns(2.9), calls=[call]).finish(ns(3.0), "engine")
+    record = finished(live(disconnected_mono_ns=ns(2.9), calls=[call]), ns(3.0))
     assert times(record)["unattributed"] == 0.5
     assert "deliver" not in times(record)
 
 
 def test_spans_form_one_tree_with_true_times():
     """Root, prompt, chat with its stages, deliver: parents right, times from the marks."""
-    record = live(done_mono_ns=ns(2.6), calls=[chat_call()], parent_span_id=99).finish(0, "engine")
+    record = finished(live(done_mono_ns=ns(2.6), calls=[chat_call()], parent_span_id=99), 0)
     made = drafts(record, Anchor(0, 0), CountingIds())
     assert len(made) == span_count(record)
     by_id = {d.span_id: d.name for d in made}
@@ -146,7 +151,7 @@ def test_a_preemption_is_an_event_of_the_stage_it_interrupts():
     call = chat_call()
     call.note_preempted(ns(2.31))
     call.note_scheduled(ns(2.4))
-    record = live(done_mono_ns=ns(2.6), calls=[call]).finish(0, "engine")
+    record = finished(live(done_mono_ns=ns(2.6), calls=[call]), 0)
     made = {d.name: d for d in drafts(record, Anchor(0, 0), CountingIds())}
     assert [(n, at / S) for n, at, _ in made["decode"].events] == [
         ("preempted", 2.31), ("resumed", 2.4),
@@ -159,7 +164,7 @@ def test_the_longest_stalls_are_events_of_decode():
     call = chat_call()
     for at in (2.6, 2.7, 3.7, 3.8):
         call.note_output(0, 1, ns(at))
-    record = live(done_mono_ns=ns(4), calls=[call]).finish(0, "engine")
+    record = finished(live(done_mono_ns=ns(4), calls=[call]), 0)
     decode = next(d for d in drafts(record, Anchor(0, 0), CountingIds()) if d.name == "decode")
     assert [(n, at / S, a[semconv.STALL_NS] / S) for n, at, a in decode.events] == [
         ("stall", 2.3, 0.2), ("stall", 2.7, 1.0),
@@ -186,7 +191,7 @@ def test_records_of_any_marks_add_up(data):
         calls=calls, response_mono_ns=data.draw(stamp), done_mono_ns=data.draw(stamp),
         stream=data.draw(st.booleans()),
     )  # fmt: skip
-    record = request.finish(data.draw(st.integers(0, 1000)), "engine")
+    record = finished(request, data.draw(st.integers(0, 1000)))
     assert record.partition.total_ns == record.e2e_ns
     made = drafts(record, Anchor(0, 0), CountingIds())
     assert len(made) == span_count(record)
@@ -201,7 +206,7 @@ def test_an_engine_call_ends_as_the_client_was_told():
     whole = live(done_mono_ns=ns(2.6), calls=[chat_call()])
     whole.read_whole(b'{"choices":[{"index":0,"message":{},"finish_reason":"tool_calls"}]}')
     for request in (streamed, whole):
-        root, *rest = drafts(request.finish(ns(9), "engine"), ANCHOR, CountingIds())
+        root, *rest = drafts(finished(request, ns(9)), ANCHOR, CountingIds())
         assert root.attributes[semconv.FINISH_REASON] == "tool_calls"
         assert ["tool_calls"] in [
             s.attributes.get(semconv.GEN_AI_RESPONSE_FINISH_REASONS) for s in rest
@@ -217,7 +222,7 @@ def test_a_search_of_many_calls_has_the_tokens_that_its_answer_tells():
     choices = ",".join(f'{{"index":{n},"text":"x","finish_reason":"length"}}' for n in range(6))
     usage = b'"usage":{"prompt_tokens":10,"completion_tokens":24,"total_tokens":34}'
     request.read_whole(b'{"choices":[%s],%s}' % (choices.encode(), usage))
-    root = drafts(request.finish(ns(9), "engine"), ANCHOR, CountingIds())[0].attributes
+    root = drafts(finished(request, ns(9)), ANCHOR, CountingIds())[0].attributes
     assert (root[semconv.INPUT_TOKENS], root[semconv.OUTPUT_TOKENS]) == (10, 24)
     assert root[semconv.CHOICES] == 6
 
@@ -227,6 +232,6 @@ def test_no_span_of_a_request_ends_after_it(ended_s):
     """Whenever the engine's call is over, its span is not longer than the request."""
     call = chat_call()
     call.finished, call.ended_mono_ns = False, ns(ended_s)
-    record = live(done_mono_ns=ns(2.6), calls=[call]).finish(ns(9), "engine")
+    record = finished(live(done_mono_ns=ns(2.6), calls=[call]), ns(9))
     root, *rest = drafts(record, ANCHOR, CountingIds())
     assert max(s.end_unix_ns for s in rest) <= root.end_unix_ns
