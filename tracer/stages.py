@@ -26,6 +26,10 @@ class Stage(StrEnum):
     UNATTRIBUTED = "unattributed"
 
 
+_ORDER = {stage: place for place, stage in enumerate(Stage)}
+_NONE = dict.fromkeys(Stage, 0)
+
+
 @dataclass(frozen=True, slots=True)
 class StageInterval:
     """One run of one stage, in nanoseconds of one clock; ``end_ns >= start_ns``."""
@@ -81,10 +85,10 @@ def partition(start_ns: int, end_ns: int, intervals: Iterable[StageInterval]) ->
     if end_ns < start_ns:
         raise ValueError(f"request ends at {end_ns} ns, before its start {start_ns} ns")
     given = list(intervals)
-    counts = dict.fromkeys(Stage, 0)
+    counts = dict(_NONE)
     for one in given:
         counts[one.stage] += 1
-    exclusive = dict.fromkeys(Stage, 0)
+    exclusive = dict(_NONE)
     segments: list[StageInterval] = []
     for holder, begin, end in critical_path(start_ns, end_ns, given):
         stage = Stage.UNATTRIBUTED if holder is None else holder.stage
@@ -100,7 +104,6 @@ def critical_path(
 
     By the rule of :func:`partition`; ``None`` holds what no interval covers.
     """
-    order = {stage: i for i, stage in enumerate(Stage)}
     left = [i for i in intervals if max(i.start_ns, start_ns) < min(i.end_ns, end_ns)]
     left.sort(key=lambda i: i.end_ns)
     running: list[tuple[int, int, int, int, Held]] = []  # those that end at `at` or after it
@@ -109,7 +112,7 @@ def critical_path(
     while at > start_ns:
         while left and left[-1].end_ns >= at:
             one = left.pop()
-            heappush(running, (one.end_ns, one.start_ns, order[one.stage], len(left), one))
+            heappush(running, (one.end_ns, one.start_ns, _ORDER[one.stage], len(left), one))
         while running and running[0][1] >= at:
             heappop(running)
         if running:

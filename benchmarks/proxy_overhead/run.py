@@ -29,6 +29,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from benchmarks.proxy_overhead.ways import WAYS
 from stagelens.bench.machine import machine, versions
 
 HERE = Path(__file__).resolve().parent
@@ -118,6 +119,8 @@ def running(name: str, upstream: int, folder: Path, options: argparse.Namespace)
                    "--collector", otlp, "--data-dir", str(folder / "data")]  # fmt: skip
     elif name == "stagelens, not tracing":
         command = [sys.executable, str(HERE / "untraced.py"), url, str(port)]
+    elif name in WAYS:
+        command = [sys.executable, str(HERE / "ways.py"), *WAYS[name], url, str(port)]
     elif name == "litellm":
         config = folder / "litellm.yaml"
         config.write_text(
@@ -212,11 +215,13 @@ def main() -> int:
     parser.add_argument("--requests-per-stream", type=int, default=3)
     parser.add_argument("--litellm", help="environment with litellm[proxy]")
     parser.add_argument("--vllm-router", help="environment with vllm-router")
+    parser.add_argument("--ways", action="store_true", help="also bare forwarding on other libraries")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     names = ["direct", "stagelens", "stagelens, not tracing"]
     names += ["litellm"] if options.litellm else []
     names += ["vllm-router"] if options.vllm_router else []
+    names += list(WAYS) if options.ways else []
     rounds = [one_round(names, n, options) for n in range(options.rounds)]
     show(rounds, names, options)
     if options.out:

@@ -152,7 +152,10 @@ def _stalls(
     for choice in call.choices.values():
         if choice.first_mono_ns is None or len(choice.gaps_ns) < 2:
             continue
-        usual = sorted(choice.gaps_ns)[len(choice.gaps_ns) // 2]
+        by_length = sorted(choice.gaps_ns)
+        usual = by_length[len(by_length) // 2]
+        if by_length[-1] < 2 * usual:
+            continue
         at = choice.first_mono_ns
         for gap in choice.gaps_ns:
             if gap >= 2 * usual:
