@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import random
 import sys
 import time
@@ -28,6 +29,7 @@ class Stream(asyncio.Protocol):
     def __init__(self, port: int) -> None:
         self._port = port
         self._transport: asyncio.Transport | None = None
+        self.trace_id = os.urandom(16).hex()
         self.ttft_s = self.e2e_s = 0.0
         self.ok = False
 
@@ -41,7 +43,9 @@ class Stream(asyncio.Protocol):
         self._began = time.monotonic()
         transport.write(
             b"POST /v1/chat/completions HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer sk-bench\r\n"
-            b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(BODY) + BODY
+            b"traceparent: 00-%s-00f067aa0ba902b7-01\r\n"
+            b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+            % (self.trace_id.encode(), len(BODY)) + BODY
         )
 
     def data_received(self, data: bytes) -> None:
@@ -83,8 +87,10 @@ def main() -> None:
     first_in_line()
     done = uvloop.run(closed_loop(port, streams, requests))
     bad = sum(not s.ok for s in done)
-    print(json.dumps({"bad": bad, "ttft": [s.ttft_s for s in done if s.ok],
-                      "e2e": [s.e2e_s for s in done if s.ok]}))  # fmt: skip
+    good = [s for s in done if s.ok]
+    print(json.dumps({"bad": bad, "ttft": [s.ttft_s for s in good],
+                      "e2e": [s.e2e_s for s in good],
+                      "trace_id": [s.trace_id for s in good]}))  # fmt: skip
 
 
 if __name__ == "__main__":
