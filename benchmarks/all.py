@@ -21,7 +21,7 @@ BESIDE = ("agreement", "known_truth")
 BRIEF = {"--rounds": "1", "--pairs": "2", "--phoenix-spans": "1000"}
 BRIEF_OF = {
     "page": {"--requests": "1000000"}, "queries": {"--requests": "1000000"},
-    "proxy_overhead": {"--requests-per-stream": "1"},
+    "proxy_overhead": {"--streams": "128"},
 }  # fmt: skip
 
 
