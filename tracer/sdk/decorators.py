@@ -273,7 +273,11 @@ def _arguments(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     try:
         signature, names, has_owner = _signature(function)
         if names is not None and len(args) <= len(names):
-            bound = dict(zip(names, args))  # noqa: B905  there may be fewer
+            bound: dict[str, Any] = {}
+            at = 0
+            for one in args:  # zip and enumerate would take twice as long for the usual few
+                bound[names[at]] = one
+                at += 1  # noqa: SIM113
             if kwargs:
                 bound.update(kwargs)
         else:

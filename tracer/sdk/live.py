@@ -83,15 +83,19 @@ class Live:
             self.owner = self.task
             runtime.place(start)
         late = runtime.late
-        when = late.when() if late is not None else When.AT_START
+        when = late.when() if late is not None else When.BEFORE_START
         self._late: Late | None = late if when is When.NEVER else None
         told: dict[str, Any] = {**spec.attributes, **more} if more else dict(spec.attributes)
-        at_start = when is When.AT_START
-        self.told: dict[str, Any] = {} if at_start else told
+        self.told: dict[str, Any] = told if when > When.AT_START else {}
         self._offset_ns = runtime.offset_ns
-        self.span: Span = runtime.tracer.start_span(
-            name, self.outer, spec.kind, told if at_start else None, None, start + self._offset_ns,
-            False, False,
+        starts = late.starts if late is not None and told and when is When.AT_START else None
+        self.span: Span = (
+            starts.begin(name, self.outer, spec.kind, told, start + self._offset_ns)
+            if starts is not None
+            else runtime.tracer.start_span(
+                name, self.outer, spec.kind, told if when is When.BEFORE_START else None, None,
+                start + self._offset_ns, False, False,
+            )
         )  # fmt: skip
         self.context = below(self.outer, self.span, self.task)
 
