@@ -17,6 +17,7 @@ from tracer.sdk.root import Carries, Task, below, task_of
 from tracer.sdk.runtime import FORKS, Late, Runtime
 from tracer.stages import Stage
 
+Record = Callable[[], dict[str, Any]]
 CANCELLED = frozenset(
     {"CancelledError", "GeneratorExit", "KeyboardInterrupt", "Cancelled", "GreenletExit"}
 )
@@ -155,28 +156,26 @@ class Live:
         if spec.stage is not None and self.owner is not None and begun is not None:
             self.owner.add(spec.stage, begun, self.stage_until_mono_ns or now)
         if span.is_recording():
-            self._write(told, self._record_maker(kind, status, now))
+            task = self.task
+            record = None if task is None else self._record_maker(task, kind, status, now)
+            self._write(told, record)
         span.end(now + self._offset_ns)
 
-    def _record_maker(
-        self, kind: str, status: str, now: int
-    ) -> Callable[[], dict[str, Any]] | None:
-        """What makes the task's record, if this is a task's span."""
-        if self.task is None:
-            return None
+    def _record_maker(self, task: Task, kind: str, status: str, now: int) -> Record:
+        """What makes the task's record."""
         if kind:
             self.told[semconv.ERROR_TYPE] = kind
-        self.task.closed = True
-        return partial(self.task.record, now, status)
+        task.closed = True
+        return partial(task.record, now, status)
 
-    def _write(self, told: dict[str, Any], record: Callable[[], dict[str, Any]] | None) -> None:
+    def _write(self, told: dict[str, Any], record: Record | None) -> None:
         """On the span; or beside it, where only the sending thread looks."""
         late = self._late
         if late is not None and late.when() is When.NEVER:
             late.keep(self.span.get_span_context().span_id, told, record)
             return
         if record is not None:
-            told.update(record())
+            told = {**told, **record()} if told else record()
         if told:
             write(self.span, told)
 

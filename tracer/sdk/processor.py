@@ -51,6 +51,7 @@ class ExportProcessor(SpanProcessor):
     ) -> None:
         self._exporter = exporter
         self._provider = provider
+        self._all = getattr(provider, "_active_span_processor", None)
         self._kept: dict[int, Kept] = {}
         self._judged: tuple[object, When] = (None, When.BEFORE_START)
         self.starts: Starts | None = None
@@ -60,7 +61,7 @@ class ExportProcessor(SpanProcessor):
 
     def when(self) -> When:
         """Judged anew when a processor was added; the others may be any number."""
-        found = getattr(getattr(self._provider, "_active_span_processor", None), "_span_processors", None)
+        found = getattr(self._all, "_span_processors", None)
         if self._judged[0] is not found:
             self._judged = (found, self._judge(found))
         return self._judged[1]
