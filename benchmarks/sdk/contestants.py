@@ -90,6 +90,7 @@ def _ours() -> SetUp:
 
     own = runtime_of(TracerProvider(id_generator=SpanIds()))
     joined, watched = runtime_of(nowhere()), runtime_of(nowhere(Watching()))
+    beside = raw_span(nowhere(Watching()))
     llm, tool, trace = tracer.llm("m")(work), tracer.tool(work), tracer.trace(work)
 
     return raw_span(nowhere()), {
@@ -100,19 +101,27 @@ def _ours() -> SetUp:
         "@llm, joined to another SDK": _Installed(joined, llm),
         "@tool, joined to another SDK": _Installed(joined, tool),
         "@trace, joined to another SDK": _Installed(joined, trace),
-        "@tool, joined, starts watched": _Installed(watched, tool),
-        "@trace, joined, starts watched": _Installed(watched, trace),
+        "@tool, joined, starts watched": _Installed(watched, tool, beside),
+        "@trace, joined, starts watched": _Installed(watched, trace, beside),
     }, _Installed(None, llm)
 
 
 class _Installed:
-    """A call with a handle of the process in place; None: not configured."""
+    """A call with a handle of the process in place; None: not configured.
 
-    def __init__(self, handle: object, call: Call) -> None:
-        self.handle, self.call = handle, call
+    ``beside``: the raw span to compare it with, where that has other processors than most.
+    """
+
+    def __init__(self, handle: object, call: Call, beside: Call | None = None) -> None:
+        self.handle, self.call, self.beside = handle, call, beside
 
     def __call__(self, x: int) -> object:
         return self.call(x)
+
+
+def beside(call: Call) -> Call | None:
+    """The raw span with the same processors, where most have others."""
+    return call.beside if isinstance(call, _Installed) else None
 
 
 def ready(call: Call) -> Call:

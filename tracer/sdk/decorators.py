@@ -18,7 +18,7 @@ from tracer.sdk.content import note_content, note_documents
 from tracer.sdk.items import usage_of
 from tracer.sdk.live import Live, Spec
 from tracer.sdk.runtime import Runtime, active
-from tracer.sdk.sizes import size_of
+from tracer.sdk.sizes import NAME_EXTRA, size_of, size_of_plain_value
 from tracer.sdk.wrap import PLAIN, Begin, Finish, span_name, wrap
 from tracer.stages import Stage
 
@@ -172,11 +172,11 @@ def tool(name: Any = "", *, call_id: str = "") -> Any:
                 output=semconv.GEN_AI_TOOL_RESULT, named=semconv.GEN_AI_TOOL_NAME)  # fmt: skip
 
     def begin(runtime: Runtime, spec: Spec, function: Any, args: Any, kwargs: Any) -> Live:
-        given = _arguments(function, args, kwargs)
-        size = size_of(given)
+        size = _size_of_arguments(function, args, kwargs)
         more = {semconv.ARGUMENTS_SIZE: size} if size is not None else None
         live = Live(runtime, spec, spec.span_name, None, more)
         if runtime.capture_content:
+            given = _arguments(function, args, kwargs)
             note_content(runtime, live.span, semconv.GEN_AI_TOOL_ARGUMENTS, given)
         return live
 
@@ -268,12 +268,36 @@ def _signature(function: Any) -> tuple[inspect.Signature, tuple[str, ...] | None
     return found, names if plain else None, not {"self", "cls"}.isdisjoint(found.parameters)
 
 
+def _size_of_arguments(
+    function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> int | None:
+    """The size of :func:`_arguments`, which are not made for plain ones given by place."""
+    try:
+        _, names, has_owner = _signature(function)
+    except (TypeError, ValueError):  # as there
+        names, has_owner = None, True
+    if has_owner or kwargs or not args or names is None or len(args) > len(names):
+        return size_of(_arguments(function, args, kwargs))
+    size = at = 0
+    for one in args:
+        found = size_of_plain_value(one)
+        if found is None:
+            return size_of(_arguments(function, args, kwargs))
+        size += len(names[at]) + NAME_EXTRA + found
+        at += 1  # noqa: SIM113  enumerate would take longer
+    return size
+
+
 def _arguments(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """The call's arguments by name, without ``self`` and ``cls``."""
     try:
         signature, names, has_owner = _signature(function)
         if names is not None and len(args) <= len(names):
-            bound = dict(zip(names, args))  # noqa: B905  there may be fewer
+            bound: dict[str, Any] = {}
+            at = 0
+            for one in args:  # zip and enumerate would take twice as long for the usual few
+                bound[names[at]] = one
+                at += 1  # noqa: SIM113
             if kwargs:
                 bound.update(kwargs)
         else:

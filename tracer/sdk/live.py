@@ -17,6 +17,7 @@ from tracer.sdk.root import Carries, Task, below, task_of
 from tracer.sdk.runtime import FORKS, Late, Runtime
 from tracer.stages import Stage
 
+Record = Callable[[], dict[str, Any]]
 CANCELLED = frozenset(
     {"CancelledError", "GeneratorExit", "KeyboardInterrupt", "Cancelled", "GreenletExit"}
 )
@@ -83,15 +84,19 @@ class Live:
             self.owner = self.task
             runtime.place(start)
         late = runtime.late
-        when = late.when() if late is not None else When.AT_START
+        when = late.when() if late is not None else When.BEFORE_START
         self._late: Late | None = late if when is When.NEVER else None
         told: dict[str, Any] = {**spec.attributes, **more} if more else dict(spec.attributes)
-        at_start = when is When.AT_START
-        self.told: dict[str, Any] = {} if at_start else told
+        self.told: dict[str, Any] = told if when > When.AT_START else {}
         self._offset_ns = runtime.offset_ns
-        self.span: Span = runtime.tracer.start_span(
-            name, self.outer, spec.kind, told if at_start else None, None, start + self._offset_ns,
-            False, False,
+        starts = late.starts if late is not None and told and when is When.AT_START else None
+        self.span: Span = (
+            starts.begin(name, self.outer, spec.kind, told, start + self._offset_ns)
+            if starts is not None
+            else runtime.tracer.start_span(
+                name, self.outer, spec.kind, told if when is When.BEFORE_START else None, None,
+                start + self._offset_ns, False, False,
+            )
         )  # fmt: skip
         self.context = below(self.outer, self.span, self.task)
 
@@ -151,28 +156,26 @@ class Live:
         if spec.stage is not None and self.owner is not None and begun is not None:
             self.owner.add(spec.stage, begun, self.stage_until_mono_ns or now)
         if span.is_recording():
-            self._write(told, self._record_maker(kind, status, now))
+            task = self.task
+            record = None if task is None else self._record_maker(task, kind, status, now)
+            self._write(told, record)
         span.end(now + self._offset_ns)
 
-    def _record_maker(
-        self, kind: str, status: str, now: int
-    ) -> Callable[[], dict[str, Any]] | None:
-        """What makes the task's record, if this is a task's span."""
-        if self.task is None:
-            return None
+    def _record_maker(self, task: Task, kind: str, status: str, now: int) -> Record:
+        """What makes the task's record."""
         if kind:
             self.told[semconv.ERROR_TYPE] = kind
-        self.task.closed = True
-        return partial(self.task.record, now, status)
+        task.closed = True
+        return partial(task.record, now, status)
 
-    def _write(self, told: dict[str, Any], record: Callable[[], dict[str, Any]] | None) -> None:
+    def _write(self, told: dict[str, Any], record: Record | None) -> None:
         """On the span; or beside it, where only the sending thread looks."""
         late = self._late
         if late is not None and late.when() is When.NEVER:
             late.keep(self.span.get_span_context().span_id, told, record)
             return
         if record is not None:
-            told.update(record())
+            told = {**told, **record()} if told else record()
         if told:
             write(self.span, told)
 

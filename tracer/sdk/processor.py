@@ -19,6 +19,7 @@ from tracer.sdk.attributes import When
 from tracer.sdk.root import Task, current_task, task_of
 from tracer.sdk.runtime import Runtime
 from tracer.sdk.secrets import without_content, without_secrets
+from tracer.sdk.starts import Starts, starts_of
 from tracer.spans import SpanDraft
 from tracer.stages import Stage
 
@@ -50,25 +51,30 @@ class ExportProcessor(SpanProcessor):
     ) -> None:
         self._exporter = exporter
         self._provider = provider
+        self._all = getattr(provider, "_active_span_processor", None)
         self._kept: dict[int, Kept] = {}
-        self._judged: tuple[object, When] = (None, When.AT_START)
+        self._judged: tuple[object, When] = (None, When.BEFORE_START)
+        self.starts: Starts | None = None
         self._runtime = runtime
         self._tasks: dict[int, Task] = {}
         self._over = False
 
     def when(self) -> When:
         """Judged anew when a processor was added; the others may be any number."""
-        found = getattr(getattr(self._provider, "_active_span_processor", None), "_span_processors", None)
+        found = getattr(self._all, "_span_processors", None)
         if self._judged[0] is not found:
             self._judged = (found, self._judge(found))
         return self._judged[1]
 
     def _judge(self, found: Iterable[object] | None) -> When:
         if found is None or not _samples_by_id(getattr(self._provider, "sampler", None)):
-            return When.AT_START
+            return When.BEFORE_START
         others = [p for p in found if p is not self and not _is_over(p)]
+        if others and not all(map(_skips_starts, others)):
+            self.starts = self.starts or starts_of(self._runtime.tracer)
+            return When.BEFORE_START if self.starts is None else When.AT_START
         if others:
-            return When.AT_END if all(map(_skips_starts, others)) else When.AT_START
+            return When.AT_END
         return When.AT_END if _has_limits(self._provider) else When.NEVER
 
     def keep(self, span_id: int, told: dict[str, Any], record: Record | None) -> None:

@@ -78,15 +78,15 @@ class Task:
     def record(self, end_mono_ns: int, status: str) -> dict[str, Any]:
         """The record's attributes, as the proxy writes them on its own roots."""
         start, chunk = self.start_mono_ns, self.first_chunk_mono_ns
-        told: dict[str, Any] = {
-            semconv.RECORD_VERSION: semconv.RECORD_VERSION_NOW,
-            semconv.SOURCE: SOURCE,
-            semconv.OPERATION: self.operation,
-            semconv.STATUS: status,
-            semconv.STREAM: chunk is not None if self.streams is None else self.streams,
-            semconv.E2E_NS: end_mono_ns - start,
-        }
-        told.update(self._stages(end_mono_ns))
+        told = _BARE.copy()
+        told[semconv.OPERATION] = self.operation
+        told[semconv.STATUS] = status
+        told[semconv.STREAM] = chunk is not None if self.streams is None else self.streams
+        told[semconv.E2E_NS] = end_mono_ns - start
+        if self.intervals:
+            told.update(self._stages(end_mono_ns))
+        else:
+            told[_REST] = end_mono_ns - start
         for name, at in (
             (semconv.FIRST_CHUNK_NS, chunk),
             (semconv.FIRST_TOKEN_NS, self.first_token_mono_ns),
@@ -98,8 +98,6 @@ class Task:
 
     def _stages(self, end_mono_ns: int) -> dict[str, int]:
         """Every stage's exclusive time, and how often it ran where it did."""
-        if not self.intervals:
-            return {**_NO_TIMES, _REST: end_mono_ns - self.start_mono_ns}
         given, cut = list(self.intervals), list(self.waits)
         pieces = [piece for one in given for piece in _without(one, cut)]
         pieces += [StageInterval(Stage.DELIVER, *wait) for wait in cut]
@@ -111,7 +109,11 @@ class Task:
         return told
 
 
-_NO_TIMES = {semconv.stage_ns(stage): 0 for stage in Stage}
+_BARE: dict[str, Any] = {
+    semconv.RECORD_VERSION: semconv.RECORD_VERSION_NOW,
+    semconv.SOURCE: SOURCE,
+    **{semconv.stage_ns(stage): 0 for stage in Stage},
+}
 _REST = semconv.stage_ns(Stage.UNATTRIBUTED)
 
 

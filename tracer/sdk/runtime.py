@@ -24,6 +24,7 @@ from tracer.clock import Anchor, Clock, SystemClock
 from tracer.export import OtlpExporter
 from tracer.export_settings import ExportSettings
 from tracer.sdk.attributes import When
+from tracer.sdk.starts import Starts
 
 log = logging.getLogger("stagelens.sdk")
 CAPTURE_SWITCH = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
@@ -34,7 +35,12 @@ Redact = Callable[[str, str], str]
 
 
 class Late(Protocol):
-    """Takes a span's attributes beside the span, to be joined when it is sent."""
+    """Takes a span's attributes beside the span, to be joined when it is sent.
+
+    ``starts`` begins spans where others look at the attributes at that time.
+    """
+
+    starts: Starts | None
 
     def when(self) -> When:
         """When others look at a span's attributes."""

@@ -8,6 +8,9 @@ from itertools import chain
 from typing import Any
 
 MOST_PARTS = 10_000
+NAME_EXTRA = 6
+"""Characters of a JSON object for each name, beside it and its value: the quotes, the colon, the
+comma and two spaces; the last has the braces in the place of its comma and space."""
 EXACT = 100_000
 
 _encode = json.JSONEncoder(ensure_ascii=False, default=str).encode
@@ -76,12 +79,17 @@ def _size_of_plain(values: dict[Any, Any]) -> int | None:
     for name, value in values.items():
         if type(name) is not str or not name.isidentifier():
             return None
-        if type(value) is int:
-            size += len(name) + 6 + len(str(value))
-        elif type(value) is str and value.isprintable() and '"' not in value and "\\" not in value:
-            size += len(name) + 8 + len(value)
-        else:
+        found = size_of_plain_value(value)
+        if found is None:
             return None
-    return size or 2
+        size += len(name) + NAME_EXTRA + found
+    return size or len("{}")
 
 
+def size_of_plain_value(value: object) -> int | None:
+    """Characters of a whole number or a plain text as JSON; None where it is not that."""
+    if type(value) is int:
+        return len(str(value))
+    if type(value) is str and value.isprintable() and '"' not in value and "\\" not in value:
+        return len(value) + 2
+    return None

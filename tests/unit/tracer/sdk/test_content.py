@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import tracer
 from tracer import semconv
 from tracer.clock import Anchor, SystemClock
+from tracer.sdk.decorators import _size_of_arguments
 from tracer.sdk.runtime import Runtime, active, install
 from tracer.sdk.sizes import EXACT, MOST_PARTS, size_of, text_of
 from tracer.testing import recording
@@ -25,6 +26,21 @@ SCALARS = st.one_of(st.integers(), st.text(max_size=20), st.booleans(), st.float
 def test_a_size_is_the_length_of_the_text_however_it_was_found(values):
     """Small plain arguments are not encoded to be measured."""
     assert size_of(values) == len(text_of(values))
+
+
+@given(st.lists(st.one_of(st.integers(), st.text(), st.booleans(), st.floats(), st.none()), max_size=3))
+def test_a_tool_s_arguments_are_as_long_as_their_json(values):
+    """Whether they are given by place or by name, and are plain or not; so are a method's."""
+
+    def call(a=None, bb=None, c=None): ...
+
+    def method(self, a=None, bb=None, c=None): ...
+
+    named = dict(zip(("a", "bb", "c"), values, strict=False))
+    expected = len(text_of(named))
+    assert _size_of_arguments(call, tuple(values), {}) == expected
+    assert _size_of_arguments(call, (), named) == expected
+    assert _size_of_arguments(method, (object(), *values), {}) == expected
 
 
 def test_a_long_value_is_measured_without_writing_it_out():

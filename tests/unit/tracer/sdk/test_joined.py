@@ -107,7 +107,7 @@ def test_a_sampler_that_asks_for_attributes_is_given_them(root, joined):
     sampler = sampling.ParentBased(ByAttributes()) if root else ByAttributes()
     shown, provider = InMemorySpanExporter(), TracerProvider(sampler=sampler)
     provider.add_span_processor(SimpleSpanProcessor(shown))
-    assert joined(provider).when() is When.AT_START
+    assert joined(provider).when() is When.BEFORE_START
     look("x")
     with tracer.stage("not a tool"):
         pass
