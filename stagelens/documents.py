@@ -67,7 +67,7 @@ def add(
         raise UserError("--overlap-chars is more than half of --chunk-chars: give less", 2)
     settings = _embedding(embedding, embedding_model, embedding_key_env)
     cut = [(f, chunks_of(read_text(f), chunk_chars, overlap_chars)) for f in text_files(files)]
-    with _opened(**where) as store:
+    with _opened(**where, makes=True) as store:
         told = asyncio.run(_add_all(store, collection, cut, settings))
     lines = [
         f"{d['source']}: {d['chunks']} chunk{'s' * (d['chunks'] != 1)}{', replaced' * d['replaced']}"
@@ -209,8 +209,12 @@ def remove(sources: tuple[str, ...], collection: str, whole: bool, form: str, **
 
 
 @contextmanager
-def _opened(collector: str | None, store: str | None, data_dir: Path | None) -> Iterator[Documents]:
-    """The collector that was named or that runs on the folder; else the store itself."""
+def _opened(
+    collector: str | None, store: str | None, data_dir: Path | None, makes: bool = False
+) -> Iterator[Documents]:
+    """The collector that was named or that runs on the folder; else the store itself, which
+    is made where there is none if the command ``makes`` something to store.
+    """
     from collectors.documents.client import DocumentsClient
     from dashboards.settings import ApiSettings, read_token
     from stagelens.paths import DataFolder, default_data_dir
@@ -224,21 +228,25 @@ def _opened(collector: str | None, store: str | None, data_dir: Path | None) -> 
         token = read_token(ApiSettings())
         yield DocumentsClient(collector or str((facts or {})["api"]), token=token)
         return
-    if not store:
+    if makes and not store:
         folder.prepare()
-    with _store(store or folder.store_url) as table:
+    with _store(store or folder.store_url, makes) as table:
         yield table
 
 
 @contextmanager
-def _store(text: str) -> Iterator[Documents]:
+def _store(text: str, makes: bool) -> Iterator[Documents]:
     from collectors.documents.table import DocumentTable
     from collectors.store.client import open_store
+    from collectors.store.folder import refuse_no_store
     from collectors.store.migrate import migrate
     from collectors.store.url import StoreUrl
     from tracer.clock import SystemClock
 
-    opened = open_store(StoreUrl.parse(text))
+    url = StoreUrl.parse(text)
+    if not makes:
+        refuse_no_store(url)
+    opened = open_store(url)
     try:
         migrate(opened)
         yield DocumentTable(opened, SystemClock())

@@ -26,11 +26,12 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from run import free_port, load, start, wait_ready
+from run import load, start, wait_ready
 
 from benchmarks.priority import first_in_line
 from proxy.arrival import SO_TIMESTAMPNS, StampedSocket
 from stagelens.bench.machine import machine, versions
+from tests.support.programs import free_port
 from tests.support.raw_client import Seen, has_token, request_bytes
 from tracer.clock import SystemClock
 

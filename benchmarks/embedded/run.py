@@ -31,6 +31,7 @@ from typing import TypeVar
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from tests.support.programs import free_port
 from tests.support.raw_client import Seen, post
 
 S = TypeVar("S", bound=Seen)
@@ -189,13 +190,6 @@ async def load(
             })  # fmt: skip
 
     return list(await asyncio.gather(*(one(p) for p in prompts)))
-
-
-def free_port() -> int:
-    import socket
-
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        return int(sock.getsockname()[1])
 
 
 def cpu_name() -> str:

@@ -19,11 +19,12 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from fake import TOKENS
-from run import HERE, LOAD_CORE, at, free_port, load, running, start, wait
+from run import HERE, LOAD_CORE, at, load, running, start, wait
 
 from collectors.store.client import open_store
 from collectors.store.url import StoreUrl
 from stagelens.bench.machine import machine, versions
+from tests.support.programs import free_port
 
 
 def main() -> int:

@@ -16,7 +16,6 @@ import json
 import os
 import platform
 import signal
-import socket
 import statistics
 import subprocess
 import sys
@@ -31,6 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks.proxy_overhead.ways import WAYS
 from stagelens.bench.machine import machine, versions
+from tests.support.programs import free_port
 
 HERE = Path(__file__).resolve().parent
 TOKENS = 202  # chunks of one stream: role, tokens, end
@@ -57,11 +57,6 @@ class Proxy:
 
     port: int
     process: subprocess.Popen[bytes] | None
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        return int(sock.getsockname()[1])
 
 
 def start(

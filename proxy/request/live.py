@@ -84,7 +84,7 @@ class LiveRequest:
 
     def _name_ends(self) -> None:
         """The one engine call ended as the client was told: the engine knows no tool calls."""
-        told = self.told_finish or getattr(self.clocks, "finish", {})
+        told = self.told_finish or self.clocks.finish
         if told and len(self.calls) == 1 and isinstance(call := self.calls[0], EngineCall):
             call.finish_reasons.update(told)
 

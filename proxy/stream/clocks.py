@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Protocol
 
 from proxy.stream.sse import SseReader
@@ -18,7 +19,8 @@ class Clocks(Protocol):
     """The first-token clocks of one answer and what it said of its end.
 
     ``complete``: the answer said that it is whole, so that a client that leaves
-    before the connection's last byte has missed nothing.
+    before the connection's last byte has missed nothing. ``finish``: why each choice
+    ended, as the client was told.
     """
 
     first_chunk_mono_ns: int | None
@@ -29,6 +31,9 @@ class Clocks(Protocol):
     @property
     def complete(self) -> bool: ...
 
+    @property
+    def finish(self) -> Mapping[int, str]: ...
+
     def note(self, body: bytes, mono_ns: int, tokens_so_far: int | None) -> None:
         """``body`` was taken by the client's socket at ``mono_ns``."""
         ...
@@ -38,8 +43,7 @@ class StreamClocks:
     """First chunk, first token and first answer of one stream, in ``_mono_ns`` stamps.
 
     ``note`` is told of each body part after the socket took it. Reading stops once
-    all three clocks have stopped, except for a look at errors and ends. ``finish`` is why
-    each choice ended, as the client was told.
+    all three clocks have stopped, except for a look at errors and ends.
     """
 
     def __init__(self) -> None:
@@ -48,7 +52,7 @@ class StreamClocks:
         self.first_answer_mono_ns: int | None = None
         self.error: str | None = None
         self.done_seen = False
-        self.finish: dict[int, str] = {}
+        self._finish: dict[int, str] = {}
         self._reader = SseReader()
         self._answer = Answer()
 
@@ -56,6 +60,10 @@ class StreamClocks:
     def complete(self) -> bool:
         """Never said: an embedded handler is given time to end by itself."""
         return False
+
+    @property
+    def finish(self) -> Mapping[int, str]:
+        return self._finish
 
     def note(self, body: bytes, mono_ns: int, tokens_so_far: int | None) -> None:
         """Read one body part.
@@ -75,7 +83,7 @@ class StreamClocks:
     def _event(self, data: bytes, mono_ns: int, tokens_so_far: int | None) -> None:
         facts = read_event(data, self._answer)
         self.done_seen = self.done_seen or facts.done
-        self.finish.update(facts.finish)
+        self._finish.update(facts.finish)
         if facts.error is not None and self.error is None:
             self.error = facts.error
         for _, said in facts.choices:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+from collections.abc import Mapping
 
 from proxy.request.call import ChoiceMarks
 from proxy.stream.sse import SseReader
@@ -63,6 +64,11 @@ class Tap:
     def complete(self) -> bool:
         """The answer said that it is whole: its end in words, or why each choice stopped."""
         return self.done_seen
+
+    @property
+    def finish(self) -> Mapping[int, str]:
+        """Why each choice ended, as the upstream said and the client was told."""
+        return self._call.finish_reasons
 
     def note(self, body: bytes, mono_ns: int, tokens_so_far: int | None) -> None:
         """The middleware's stamp of a sent part; the tap is fed by the forwarder instead."""

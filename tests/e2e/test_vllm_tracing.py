@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -20,6 +19,7 @@ import pytest
 from collectors.normalise import names
 from dashboards.client import CollectorClient
 from dashboards.models.trace import RequestRecord
+from tests.support.programs import free_port
 
 START_LIMIT_S = 300
 MODEL = "tiny"
@@ -47,12 +47,6 @@ class Pair:
                 return found[0]
             assert time.monotonic() < ends, found
             time.sleep(0.2)
-
-
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -74,3 +75,17 @@ def test_a_collector_that_is_not_there_is_one_sentence(tmp_path: Path):
     said = run(tmp_path, "list", "--collector", "http://127.0.0.1:9")
     assert (said.returncode, said.stderr.count("\n")) == (1, 1)
     assert "no collector answers at http://127.0.0.1:9" in said.stderr
+
+
+@pytest.mark.parametrize("command", [["list"], ["remove", "a.txt"]])
+@pytest.mark.parametrize("where", [["--data-dir", "data"], ["--store", "chdb://{folder}/data"]])
+def test_reading_and_removing_make_no_store(
+    tmp_path: Path, monkeypatch, command: list[str], where: list[str]
+):
+    """Where there is none, that is said, and the folder stays as it was."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").mkdir()
+    given = [part.format(folder=tmp_path) for part in where]
+    result = CliRunner().invoke(cli, ["documents", *command, *given])
+    assert re.search("holds no store|does not exist", str(result.exception))
+    assert list((tmp_path / "data").iterdir()) == []
