@@ -1,11 +1,10 @@
-"""What tokens and GPUs cost: a table by model, from the settings or a YAML file."""
+"""What tokens and GPUs cost: a table by model, from the settings or a file."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any, Final
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dashboards.errors import BadValueError
@@ -50,22 +49,16 @@ def parse_prices(text: str) -> Prices:
         raise BadValueError(_problem("prices", error)) from None
 
 
-def read_prices(path: Path) -> Prices:
-    """The table in a YAML file.
+def make_prices(data: Mapping[str, Any], source: str) -> Prices:
+    """The table of what was read from ``source``, which names it in a mistake.
 
     Raises:
-        BadValueError: it cannot be read, or is no such table.
+        BadValueError: it is no such table; the sentence names the first wrong key.
     """
     try:
-        data: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise BadValueError(f"price file {path} cannot be read ({error.strerror})") from None
-    except (yaml.YAMLError, UnicodeDecodeError):
-        raise BadValueError(f"price file {path} is not valid YAML: mend it") from None
-    try:
-        return Prices.model_validate(data or {})
+        return Prices.model_validate(data)
     except ValidationError as error:
-        raise BadValueError(_problem(f"price file {path}", error)) from None
+        raise BadValueError(_problem(source, error)) from None
 
 
 def _problem(source: str, error: ValidationError) -> str:

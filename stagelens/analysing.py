@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from stagelens.reading import filter_options, show, source_options
+from stagelens.settings_file import read_mapping
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -93,12 +94,14 @@ def goodput(
 ) -> None:
     """Requests a second within limits, what broke the others, and what it all cost."""
     from dashboards.analyses.goodput import parse_limits
-    from dashboards.prices import read_prices
+    from dashboards.prices import make_prices
     from dashboards.queries.dimensions import parse_by
     from dashboards.terminal.costs import render_goodput
 
     limits, groups = parse_limits(ttft, tpot, e2e), parse_by(by)
-    table = None if prices is None else read_prices(prices)
+    table = None
+    if prices is not None:
+        table = make_prices(read_mapping(prices, "price file") or {}, f"price file {prices}")
     show(
         given,
         lambda source, filters: source.goodput(filters, limits, groups, table),

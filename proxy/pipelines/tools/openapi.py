@@ -126,7 +126,7 @@ def read_document(file: Path) -> dict[str, Any]:
     """
     try:
         document = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as problem:
+    except (OSError, UnicodeDecodeError, RecursionError, yaml.YAMLError) as problem:
         raise ProxyError(
             f"OpenAPI document {file} cannot be read ({type(problem).__name__}): check it"
         ) from None

@@ -142,6 +142,27 @@ def test_a_broken_config_names_file_key_and_rule(tmp_path, text, says):
     assert str(file) in said
 
 
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("models: {m: {imput: 1}}", "models.m.imput cannot be used"),
+        ("models: {}\nmodels: {m: {gpus: 1}}", "line 2: the key models is there twice"),
+        ("{a: " * 2000, "is nested too deeply"),
+        ("[1]", "must be a mapping"),
+        (": [", "is not valid YAML"),
+        (None, "cannot be read"),
+    ],
+)
+def test_a_broken_price_file_is_read_as_strictly_as_a_config(tmp_path, text, says):
+    """Exit 2, before any store is asked."""
+    file = tmp_path / "prices.yaml"
+    if text is not None:
+        file.write_text(text)
+    said = the_sentence(stagelens("goodput", "--ttft", "1s", "--prices", file), 2)
+    assert says in said
+    assert f"price file {file}" in said
+
+
 def test_a_config_file_that_is_not_there(tmp_path):
     """Exit 2 with the path."""
     said = the_sentence(stagelens("serve", "--config", tmp_path / "none.yaml"), 2)

@@ -10,7 +10,7 @@ from dashboards.analyses.goodput import goodput, parse_limits
 from dashboards.errors import BadValueError
 from dashboards.filters import ANY_OPERATION, Filters
 from dashboards.models.goodput import Limits
-from dashboards.prices import Price, Prices, parse_prices, read_prices
+from dashboards.prices import Price, Prices, make_prices, parse_prices
 
 MS = 1_000_000
 S = 1000 * MS
@@ -167,22 +167,14 @@ def test_limits_that_cannot_be_used_are_named(given_texts, says):
         parse_limits(*given_texts)
 
 
-def test_price_tables_are_read_and_checked(tmp_path):
-    """From YAML and JSON alike; an unknown key is named with its place."""
-    file = tmp_path / "prices.yaml"
-    file.write_text("currency: EUR\nmodels:\n  m: {input_per_million: 1, output_per_million: 2}\n")
-    found = read_prices(file)
+def test_price_tables_are_made_and_checked():
+    """Of a mapping and of JSON alike; an unknown key is named with its place."""
+    line = {"input_per_million": 1, "output_per_million": 2}
+    found = make_prices({"currency": "EUR", "models": {"m": line}}, "price file f")
     assert found.of("m").output_per_million == 2
     assert found.of("x") is None
     assert parse_prices(found.model_dump_json()) == found
-    file.write_text("models: {m: {imput: 1}}")
-    with pytest.raises(BadValueError, match=r"models\.m\.imput cannot be used"):
-        read_prices(file)
-    for text, says in ((": [", "not valid YAML"), ("[1]", "the table cannot be used")):
-        file.write_text(text)
-        with pytest.raises(BadValueError, match=says):
-            read_prices(file)
-    with pytest.raises(BadValueError, match="cannot be read"):
-        read_prices(tmp_path / "none")
+    with pytest.raises(BadValueError, match=r"price file f: models\.m\.imput cannot be used"):
+        make_prices({"models": {"m": {"imput": 1}}}, "price file f")
     with pytest.raises(BadValueError, match="prices: the table cannot be used"):
         parse_prices("nonsense")

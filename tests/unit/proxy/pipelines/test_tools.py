@@ -19,7 +19,7 @@ from proxy.pipelines.problems import StageProblem
 from proxy.pipelines.runs import Trace
 from proxy.pipelines.settings import McpTools, OpenApiTools
 from proxy.pipelines.tools.mcp import McpSource
-from proxy.pipelines.tools.openapi import OpenApiSource, address, operations
+from proxy.pipelines.tools.openapi import OpenApiSource, address, operations, read_document
 from tests.fake_llm.server import Reply, fake_llm
 
 TRACE = Trace(0xABC, 0xDEF, 1)
@@ -274,3 +274,16 @@ def test_a_path_argument_cannot_climb(value: str):
     found = dict(operations(DOCUMENT))
     with pytest.raises(StageProblem):
         address("http://h", found["get_item"], {"id": value})
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [("{a: " * 5000, "RecursionError"), ("a: [", "cannot be read"), ("[1]", "no OpenAPI 3 document")],
+)
+def test_a_document_that_cannot_be_used_is_one_sentence(tmp_path: Path, text: str, says: str):
+    """It names the file; endless nesting is no crash."""
+    file = tmp_path / "api.yaml"
+    file.write_text(text)
+    with pytest.raises(ProxyError, match=says) as told:
+        read_document(file)
+    assert str(file) in str(told.value)
