@@ -30,7 +30,9 @@ SAYS: dict[str, Any] = {
 
 @dataclass
 class OldMcp:
-    """``sessions`` are those that it knows; ``gate`` holds back what it is asked."""
+    """``sessions`` are those that it knows; ``gate`` holds back what it is asked; ``refusal``
+    is the status and text with which it refuses a session that it does not know.
+    """
 
     url: str = ""
     sessions: set[str] = field(default_factory=set)
@@ -38,6 +40,7 @@ class OldMcp:
     gate: asyncio.Event = field(default_factory=asyncio.Event)
     waiting: asyncio.Event = field(default_factory=asyncio.Event)
     held: str = ""
+    refusal: tuple[int, str] = (404, "")
 
     async def post(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()
@@ -59,7 +62,7 @@ class OldMcp:
             told = {"jsonrpc": "2.0", "id": body["id"], "result": result}
             return web.json_response(told, headers={"mcp-session-id": name})
         if request.headers.get("mcp-session-id") not in self.sessions:
-            return web.Response(status=404)
+            return web.Response(status=self.refusal[0], text=self.refusal[1])
         if "id" not in body:
             return web.Response(status=202)
         result = {"tools": TOOLS} if method == "tools/list" else SAYS[body["params"]["name"]]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Collection
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -28,6 +29,13 @@ DRAIN_S = 0.1
 GONE = -32_091
 """The code of the error that stands for a server that could not be asked."""
 _OURS = frozenset({b"host", b"content-length", b"transfer-encoding", b"connection", b"accept-encoding"})
+LOOKED_AT = 4096
+_UNKNOWN = re.compile(
+    rb"\b(?:no valid|unknown|invalid|no such|missing|expired|terminated)\b.{0,20}\bsession"
+    rb"|\bsession\b.{0,60}\b(?:unknown|not found|invalid|not valid|expired|terminated|does not exist"
+    rb"|no longer)\b",
+    re.IGNORECASE | re.DOTALL,
+)
 
 
 @dataclass(slots=True)
@@ -96,18 +104,37 @@ class _Guarded(httpx2.AsyncBaseTransport):
             request.method, URL(str(request.url), encoded=True), data=body or None,
             headers=headers, allow_redirects=False,
         )  # fmt: skip
-        if watch is not None and answer.status == 404 and "mcp-session-id" in request.headers:
+        in_session = watch is not None and "mcp-session-id" in request.headers
+        if watch is not None and in_session and answer.status == 404:
             watch.unknown_session = True
         if answer.headers.get("content-encoding", "identity").lower() != "identity":
             answer.close()
             raise StageProblem("bad_answer", "the server packs its answer, unasked")
         most = self._most if request.method == "POST" else None
+        if watch is not None and in_session and answer.status == 400:
+            data = await httpx2.Response(400, stream=_Body(answer, most)).aread()
+            watch.unknown_session = _says_unknown(data)
+            return httpx2.Response(400, headers={"content-type": answer.content_type}, content=data)
         return httpx2.Response(
             answer.status, headers=list(answer.raw_headers), stream=_Body(answer, most)
         )
 
     async def aclose(self) -> None:
         await self._session.close()
+
+
+def _says_unknown(data: bytes) -> bool:
+    """Whether a 400 says that there is no such session, which some servers do in place of 404.
+
+    Not if it answers the call by its id, which only one that ran would be.
+    """
+    try:
+        message = json.loads(data)
+    except (ValueError, RecursionError):
+        message = None
+    if isinstance(message, dict) and message.get("id") is not None:
+        return False
+    return _UNKNOWN.search(data[:LOOKED_AT]) is not None
 
 
 class _Body(httpx2.AsyncByteStream):

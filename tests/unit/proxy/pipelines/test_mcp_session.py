@@ -40,11 +40,15 @@ async def old(**settings: object) -> AsyncIterator[tuple[OldMcp, dict[str, Ready
         yield server, tools
 
 
-async def test_a_server_that_forgot_its_sessions_is_asked_for_one_within_the_call():
+@pytest.mark.parametrize("refusal", [(404, ""), (400, "Bad Request: No valid session ID provided")])
+async def test_a_server_that_forgot_its_sessions_is_asked_for_one_within_the_call(
+    refusal: tuple[int, str],
+):
     """As one does that was started anew: the call that it refused unseen runs in a new session."""
     async with old() as (server, tools):
         await tools["echo"].call({}, TRACE)
         server.sessions.clear()
+        server.refusal = refusal
         assert (await tools["echo"].call({}, TRACE)).startswith("hei")
         assert server.asked["initialize"] == 2
         assert server.asked["tools/call"] == 3
@@ -58,6 +62,19 @@ async def test_a_server_that_forgets_every_session_is_asked_twice_and_no_more():
             await tools["echo"].call({}, TRACE)
         assert gone.value.kind == "server_gone"
         assert server.asked["tools/call"] == 2
+
+
+@pytest.mark.parametrize(
+    "text", ["no stock", '{"jsonrpc":"2.0","id":7,"error":{"code":-1,"message":"unknown session"}}']
+)
+async def test_a_refusal_that_is_not_of_the_session_is_told_and_the_call_not_tried_again(text: str):
+    """It may have run."""
+    async with old() as (server, tools):
+        server.sessions.clear()
+        server.refusal = (400, text)
+        with pytest.raises(StageProblem):
+            await tools["echo"].call({}, TRACE)
+        assert (server.asked["tools/call"], server.asked["initialize"]) == (1, 1)
 
 
 async def test_what_a_result_holds_besides_text_is_told_by_its_kind():
