@@ -18,7 +18,8 @@ PACKAGES = {
     "vllm-router": ("vllm-router==0.1.17",),
     "phoenix": ("arize-phoenix==20.26.1",),
     "guidellm": ("guidellm==0.8.1",),
-    "sdks": ("logfire==5.4.0", "traceloop-sdk==0.62.4", "openlit==1.45.0", str(ROOT)),
+    "sdks": ("logfire==5.4.0", "traceloop-sdk==0.62.4", "openlit==1.45.0",
+             "pytest-benchmark>=5,<6", str(ROOT)),
 }
 WHOLE = "stagelens-contestant"
 """In an environment that is complete: the packages it was made of."""

@@ -3,12 +3,12 @@
     python benchmarks/sdk/run.py --out result.json
 
 Each contestant has a process of its own, because each sets OpenTelemetry up for all of it.
-There the raw span and the contestant take turns, and a figure is their ratio in one round;
-where another's processor watches starts, it watches the raw span's too. All spans end in a
+There pytest-benchmark times the raw span and the contestant in turns (calls.py), and a figure
+is their ratio in one turn; where another's processor watches starts, it watches the raw
+span's too. All spans end in a
 processor that does nothing, so that the call is compared and not the sending. Times are CPU
 time of the calling thread, so that other processes disturb them less; what Stagelens leaves to
-its sending thread is not in them. A contestant that is not installed is left out, and the
-result says so.
+its sending thread is not in them. A contestant that is not installed is left out, and the result says so.
 """
 
 from __future__ import annotations
@@ -19,18 +19,22 @@ import os
 import statistics
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Mapping
+import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).resolve()
 ROOT = HERE.parents[2]
 sys.path[:0] = [str(HERE.parent), str(ROOT)]
 
-from stagelens.bench.machine import machine, versions  # noqa: E402  found by the path above
+from contestants import CONTESTANTS  # noqa: E402  found by the path above
 
-CALLS, ROUNDS = 1_000, 60
+from stagelens.bench.machine import machine, versions  # noqa: E402
+
 IMPORTS = 7
+PLAIN, WITHOUT = "plain call", "@llm not configured"
+LOAD = "20 turns of 3 rounds of 1,000 calls by pytest-benchmark, CPU time of the calling thread"
 IMPORT = "import tracer beyond opentelemetry's own, CPU ms"
 Measured = Mapping[str, list[float]]
 
@@ -38,18 +42,12 @@ Measured = Mapping[str, list[float]]
 def main() -> int:
     words = argparse.ArgumentParser(description=__doc__)
     words.add_argument("--out", type=Path)
-    words.add_argument("--contestant", help=argparse.SUPPRESS)
     given = words.parse_args()
-    if given.contestant:
-        print(json.dumps(measure(given.contestant)))
-        return 0
-    from contestants import CONTESTANTS
-
     rows: dict[str, list[float]] = {}
     for name in CONTESTANTS:
         told = in_own_process(name)
         if told is None:
-            print(f"{name}: not installed", file=sys.stderr)
+            print(f"{name}: left out, it or pytest-benchmark is not installed", file=sys.stderr)
             continue
         rows.update(told)
     rows[IMPORT] = imports()
@@ -58,7 +56,7 @@ def main() -> int:
         result = {
             "machine": machine(),
             "versions": versions(("stagelens", "opentelemetry-sdk", *CONTESTANTS[1:])),
-            "load": f"{ROUNDS} rounds of {CALLS} calls, CPU time of the calling thread",
+            "load": LOAD,
             "rows": [{"what": n, "values": v, "goal": goal(n)} for n, v in rows.items()],
         }
         given.out.write_text(json.dumps(result, indent=2) + "\n")
@@ -74,43 +72,42 @@ def goal(name: str) -> str:
 
 
 def in_own_process(name: str) -> Measured | None:
-    done = subprocess.run(
-        [sys.executable, str(HERE), "--contestant", name], capture_output=True, text=True,
-        check=False, env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
-    if done.returncode:
-        if "ModuleNotFoundError" not in done.stderr:
-            print(done.stderr, file=sys.stderr)
-        return None
-    told: Measured = json.loads(done.stdout.strip().splitlines()[-1])
-    return told
+    """The figures of each turn; None where the contestant, or what it needs, is not installed."""
+    with tempfile.TemporaryDirectory() as scratch:
+        result = Path(scratch) / "result.json"
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", str(HERE.parent / "calls.py"), "-q", "-c", os.devnull,
+             "-p", "no:cacheprovider", f"--rootdir={scratch}", f"--benchmark-json={result}",
+             "--benchmark-timer=time.thread_time", "--benchmark-disable-gc"],
+            capture_output=True, text=True, check=False,
+            env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{HERE.parent}",
+                 "STAGELENS_CONTESTANT": name},
+        )  # fmt: skip
+        if done.returncode:
+            told = done.stdout + done.stderr
+            if "ModuleNotFoundError" not in told and "unrecognized arguments" not in told:
+                print(told, file=sys.stderr)
+            return None
+        return figures(json.loads(result.read_text())["benchmarks"])
 
 
-def measure(name: str) -> Measured:
-    """Rounds of the raw span and the contestant in turns; for ours the cost when off as well."""
-    import contestants
-
-    raw, calls, off = contestants.set_up(name)
-    rounds: dict[str, list[float]] = {}
-    for _ in range(ROUNDS):
-        base = per_call(raw)
-        for label, call in calls.items():
-            took = per_call(contestants.ready(call))
-            own = contestants.beside(call)
-            rounds.setdefault(f"{label} / raw span", []).append(took / (per_call(own) if own else base))
-        if off is not None:
-            rounds.setdefault("raw span, ns", []).append(base)
-            plain = per_call(contestants.work)
-            took = per_call(contestants.ready(off)) - plain
-            rounds.setdefault("@llm not configured, ns added", []).append(took)
-    return rounds
-
-
-def per_call(call: Callable[[int], object]) -> float:
-    began = time.thread_time_ns()
-    for n in range(CALLS):
-        call(n)
-    return (time.thread_time_ns() - began) / CALLS
+def figures(benchmarks: list[dict[str, Any]]) -> Measured:
+    """Ratios to the raw span of the same turn, and for ours what a call costs that is off."""
+    turns: dict[int, dict[str, float]] = {}
+    for one in benchmarks:
+        info = one["extra_info"]
+        turns.setdefault(info["turn"], {})[info["name"]] = one["stats"]["median"] * 1e9
+    rows: dict[str, list[float]] = {}
+    for took in turns.values():
+        for name, ns in took.items():
+            if name.startswith(("raw", PLAIN, WITHOUT)):
+                continue
+            raw = took.get(f"raw: {name}", took["raw"])
+            rows.setdefault(f"{name} / raw span", []).append(ns / raw)
+        if WITHOUT in took:
+            rows.setdefault("raw span, ns", []).append(took["raw"])
+            rows.setdefault(f"{WITHOUT}, ns added", []).append(took[WITHOUT] - took[PLAIN])
+    return rows
 
 
 TIMED = """
@@ -137,7 +134,7 @@ def imports() -> list[float]:
 
 
 def show(rows: Measured) -> None:
-    print(f"{machine()}; {ROUNDS} rounds of {CALLS} calls; min / median / max")
+    print(f"{machine()}; {LOAD}; min / median / max")
     for name, values in rows.items():
         low, mid, high = min(values), statistics.median(values), max(values)
         print(f"{name:<52}{low:>10.2f}{mid:>10.2f}{high:>10.2f}   {goal(name)}")
