@@ -27,6 +27,13 @@ export function chart(label, traces, more, tall = false) {
 }
 
 const at = (steps) => steps.map((s) => new Date(s.start_unix_ns / 1e6));
+
+// A step's width of room on both sides: one step alone would be drawn a millisecond wide.
+function across(series) {
+  const starts = series.steps.map((s) => s.start_unix_ns);
+  return { range: [Math.min(...starts) - series.step_ns, Math.max(...starts) + series.step_ns].map((ns) => new Date(ns / 1e6)) };
+}
+
 const seconds = (ns) => (ns === null ? null : ns / 1e9);
 
 export function percentiles(series, measure, name) {
@@ -34,16 +41,16 @@ export function percentiles(series, measure, name) {
   return chart(`${name} percentiles over time`, (tone) => Object.entries(tones).map(([p, t]) => ({
     x: at(series.steps), y: series.steps.map((s) => seconds(s[`${measure}_${p}_ns`])), name: p, mode: "lines+markers",
     line: { color: tone(t) }, marker: { size: 4 },
-  })), { yaxis: { title: { text: `${name}, s` }, rangemode: "tozero" } });
+  })), { xaxis: across(series), yaxis: { title: { text: `${name}, s` }, rangemode: "tozero" } });
 }
 
 export function traffic(series) {
-  const per = series.step_ns / 1e9;
+  const per = series.step_ns / 1e9, width = series.step_ns / 1e6 * 0.9;
   return chart("Requests per second, errors and cancelled over time", (tone) => [
-    { x: at(series.steps), y: series.steps.map((s) => (s.requests - s.errors - s.cancelled) / per), name: "ok", type: "bar", marker: { color: tone("decode") } },
-    { x: at(series.steps), y: series.steps.map((s) => s.errors / per), name: "error", type: "bar", marker: { color: tone("bad") } },
-    { x: at(series.steps), y: series.steps.map((s) => s.cancelled / per), name: "cancelled", type: "bar", marker: { color: tone("unattributed") } },
-  ], { barmode: "stack", yaxis: { title: { text: "requests/s" }, rangemode: "tozero" } });
+    { x: at(series.steps), y: series.steps.map((s) => (s.requests - s.errors - s.cancelled) / per), name: "ok", type: "bar", width, marker: { color: tone("decode") } },
+    { x: at(series.steps), y: series.steps.map((s) => s.errors / per), name: "error", type: "bar", width, marker: { color: tone("bad") } },
+    { x: at(series.steps), y: series.steps.map((s) => s.cancelled / per), name: "cancelled", type: "bar", width, marker: { color: tone("unattributed") } },
+  ], { barmode: "stack", xaxis: across(series), yaxis: { title: { text: "requests/s" }, rangemode: "tozero" } });
 }
 
 export function rates(series) {
@@ -51,7 +58,7 @@ export function rates(series) {
   return chart("Share of requests that failed or were cancelled, over time", (tone) => Object.entries(tones).map(([name, [key, t]]) => ({
     x: at(series.steps), y: series.steps.map((s) => s[key] / s.requests), name, mode: "lines+markers",
     line: { color: tone(t) }, marker: { size: 4 },
-  })), { yaxis: { title: { text: "share" }, rangemode: "tozero", tickformat: ".1%" } });
+  })), { xaxis: across(series), yaxis: { title: { text: "share" }, rangemode: "tozero", tickformat: ".1%" } });
 }
 
 export function throughput(series) {
@@ -75,10 +82,12 @@ export function levels(figures) {
 }
 
 export function heat(series) {
-  const xs = [...new Set(series.cells.map((c) => c.start_unix_ns))].sort((a, b) => a - b);
+  // every step, and an empty one on both sides: plotly stretches a cell over steps that are not there
+  const starts = series.cells.map((c) => c.start_unix_ns), first = Math.min(...starts) - series.step_ns;
+  const xs = Array.from({ length: Math.round((Math.max(...starts) - first) / series.step_ns) + 2 }, (_, n) => first + n * series.step_ns);
   const ys = [...new Set(series.cells.map((c) => c.low_ns))].sort((a, b) => a - b);
   const z = ys.map(() => xs.map(() => null));
-  for (const cell of series.cells) z[ys.indexOf(cell.low_ns)][xs.indexOf(cell.start_unix_ns)] = cell.n;
+  for (const cell of series.cells) z[ys.indexOf(cell.low_ns)][Math.round((cell.start_unix_ns - first) / series.step_ns)] = cell.n;
   return chart(`Heat map of ${series.measure} over time`, (tone) => [{
     type: "heatmap", x: xs.map((x) => new Date(x / 1e6)), y: ys.map((y) => y / 1e9), z, hoverongaps: false,
     colorscale: [[0, tone("line")], [1, tone("accent")]], colorbar: { title: { text: "requests" } },
