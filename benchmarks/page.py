@@ -2,7 +2,8 @@
 
 A result has `machine`, `versions`, `load` (a sentence) and `rows`: `what`, `unit`,
 `values` (one a round) and `goal`. One without `rows` is shown as the numbers that it holds,
-by their names. A folder's run.py gives the section its words.
+by their names. A folder's run.py gives the section its words. A benchmark without a result
+keeps the section that the page has of it.
 """
 
 from __future__ import annotations
@@ -73,15 +74,22 @@ def line(row: dict[str, object]) -> str:
 
 def main() -> int:
     results, page = map(Path, sys.argv[1:3])
-    parts = []
+    parts = earlier(page)
     for file in sorted(results.glob("*.json")):
         told = json.loads(file.read_text())
         if rows_of(told):
-            parts.append(section(file.stem, told))
+            parts[file.stem] = section(file.stem, told)
         else:
             print(f"{file.name} has no figures: left out", file=sys.stderr)
-    page.write_text("\n".join([HEAD, *parts]).rstrip() + "\n")
+    told_all = [parts[name].rstrip() + "\n" for name in sorted(parts)]
+    page.write_text("\n".join([HEAD, *told_all]).rstrip() + "\n")
     return 0
+
+
+def earlier(page: Path) -> dict[str, str]:
+    """The sections that the page has, by benchmark: one that was not run keeps its own."""
+    text = page.read_text() if page.is_file() else ""
+    return {part.split("\n", 1)[0]: f"## {part}" for part in text.split("\n## ")[1:]}
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import os
 import random
 import sys
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import uvloop
@@ -23,60 +24,82 @@ BODY = json.dumps({
 }).encode()  # fmt: skip
 
 
-class Stream(asyncio.Protocol):
-    """One request on its own kept connection; ``ttft_s`` and ``e2e_s`` count from the write."""
+@dataclass
+class Seen:
+    """One request; ``ttft_s`` and ``e2e_s`` count from the write."""
+
+    trace_id: str = field(default_factory=lambda: os.urandom(16).hex())
+    ttft_s: float = 0.0
+    e2e_s: float = 0.0
+    ok: bool = False
+
+
+class Client(asyncio.Protocol):
+    """Requests one after another on a connection that is kept, as the official clients keep theirs."""
 
     def __init__(self, port: int) -> None:
         self._port = port
         self._transport: asyncio.Transport | None = None
-        self.trace_id = os.urandom(16).hex()
-        self.ttft_s = self.e2e_s = 0.0
-        self.ok = False
+        self._done: asyncio.Future[None] | None = None
 
-    async def run(self) -> None:
-        self._done = asyncio.get_running_loop().create_future()
-        await asyncio.get_running_loop().create_connection(lambda: self, "127.0.0.1", self._port)
-        await self._done
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        self._transport = transport
+    async def ask(self) -> Seen:
+        loop = asyncio.get_running_loop()
+        if self._transport is None:
+            await loop.create_connection(lambda: self, "127.0.0.1", self._port)
+        assert self._transport is not None
+        self._done, self._seen = loop.create_future(), Seen()
         self._began = time.monotonic()
-        transport.write(
+        self._transport.write(
             b"POST /v1/chat/completions HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer sk-bench\r\n"
             b"traceparent: 00-%s-00f067aa0ba902b7-01\r\n"
             b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n"
-            % (self.trace_id.encode(), len(BODY)) + BODY
+            % (self._seen.trace_id.encode(), len(BODY)) + BODY
         )
+        await self._done
+        return self._seen
 
-    def data_received(self, data: bytes) -> None:
-        if not self.ttft_s and b'"content":" word' in data.replace(b": ", b":"):
-            self.ttft_s = time.monotonic() - self._began
-        if b"[DONE]" in data:
-            self.e2e_s = time.monotonic() - self._began
-            self.ok = True
+    def close(self) -> None:
+        if self._transport is not None:
             self._transport.close()
 
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        seen = self._seen
+        if not seen.ttft_s and b'"content":" word' in data.replace(b": ", b":"):
+            seen.ttft_s = time.monotonic() - self._began
+        if b"[DONE]" in data:
+            seen.e2e_s = time.monotonic() - self._began
+            seen.ok = True
+        if seen.ok and data.endswith(b"0\r\n\r\n"):
+            self._end()
+
     def connection_lost(self, _: Exception | None) -> None:
-        if not self._done.done():
+        self._transport = None
+        self._end()
+
+    def _end(self) -> None:
+        if self._done is not None and not self._done.done():
             self._done.set_result(None)
 
 
-async def closed_loop(port: int, streams: int, requests: int) -> list[Stream]:
+async def closed_loop(port: int, streams: int, requests: int) -> list[Seen]:
     """``streams`` at once until ``requests`` are done; starts are spread over one answer's length.
 
     Together they would begin and end in waves, and the wave would be measured.
     """
     left = list(range(requests))
-    done: list[Stream] = []
+    done: list[Seen] = []
     rng = random.Random(5)
 
     async def one() -> None:
         await asyncio.sleep(rng.random() * ANSWER_S)
+        client = Client(port)
         while left:
             left.pop()
-            stream = Stream(port)
-            await stream.run()
-            done.append(stream)
+            done.append(await client.ask())
+        client.close()
 
     await asyncio.gather(*(one() for _ in range(streams)))
     return done

@@ -17,8 +17,9 @@ from proxy.upstream.tap import Tap
 from proxy.upstream.usage import read_headers
 from tracer.clock import Clock
 
-TIMING_HEADERS = ("server-timing", "openai-processing-ms", "x-envoy-upstream-service-time",
-                  "x-queue-time")  # fmt: skip
+TIMING_HEADERS = frozenset({
+    b"server-timing", b"openai-processing-ms", b"x-envoy-upstream-service-time", b"x-queue-time",
+})  # fmt: skip
 
 
 class UpstreamGone(Exception):
@@ -154,13 +155,13 @@ class Relay:
             self._limit = None
 
     def _read_timings(self) -> None:
-        headers = {
-            name: b", ".join(v for n, v in self._headers if n.lower() == name.encode()).decode(
-                "latin-1"
-            )
-            for name in TIMING_HEADERS
-        }
-        read_headers(self._call.answer.times, {n: v for n, v in headers.items() if v})
+        told: dict[str, str] = {}
+        for raw, value in self._headers:
+            if (name := raw.lower()) in TIMING_HEADERS and value:
+                key, text = name.decode(), value.decode("latin-1")
+                told[key] = f"{told[key]}, {text}" if key in told else text
+        if told:
+            read_headers(self._call.answer.times, told)
 
     def _finish(self, whole: bool) -> None:
         self.tap.end(whole)
