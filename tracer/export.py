@@ -49,7 +49,9 @@ class OtlpExporter:
         self._poster = Poster(settings.headers, settings.tls, compressed=settings.compressed)
         self._resource = resource
         self._clock = clock
-        self._spans: BoundedQueue[SpanGroup] = BoundedQueue(settings.queue_items, lambda group: group.count)
+        self._spans: BoundedQueue[SpanGroup] = BoundedQueue(
+            settings.queue_items, lambda group: group.count
+        )
         self._steps: BoundedQueue[LogRecordDraft] = BoundedQueue(settings.queue_items, lambda _: 1)
         self._wake = threading.Event()
         self._settled = threading.Condition()
@@ -65,6 +67,7 @@ class OtlpExporter:
 
     def start(self) -> None:
         import urllib.request  # noqa: F401  not first in a thread that may outlive the program
+
         self._wanted = True
         if self._thread is None and not self._closing:
             self._thread = threading.Thread(target=self._run, name="stagelens-export", daemon=True)
@@ -87,6 +90,12 @@ class OtlpExporter:
     def put_spans(self, group: SpanGroup) -> None:
         """Queue a request's spans; full or closed: dropped and counted."""
         self._put(self._spans, group)
+
+    def lose_span(self, reason: str) -> None:
+        """Count a span that will not come; not after :meth:`close`, for the counts are then final."""
+        if not self._closing:
+            self._spans.tallies.receive(1)
+            self._spans.tallies.drop(1, reason)
 
     def put_step(self, step: LogRecordDraft) -> None:
         """Queue an engine step; full or closed: dropped and counted."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from numbers import Integral
@@ -48,18 +49,22 @@ class Instrument:
             if told:
                 live.span.set_attributes(told)
         except Exception:  # noqa: BLE001  telemetry never breaks the application
-            runtime.fault()
+            runtime.lose()
             return None
         self._entered.append((live, live.enter()))
         return live
 
     def __exit__(
-        self, _k: type[BaseException] | None, problem: BaseException | None, _t: TracebackType | None
+        self,
+        _k: type[BaseException] | None,
+        problem: BaseException | None,
+        _t: TracebackType | None,
     ) -> None:
         found = self._left()
         if found is not None:
             live, token = found
-            live.leave(token)
+            if live.is_around(otel_context.get_current()):
+                live.leave(token)
             live.end(problem)
 
     def _left(self) -> tuple[Live, Any] | None:
@@ -74,7 +79,10 @@ class Instrument:
         return self.__enter__()
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, at: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        problem: BaseException | None,
+        at: TracebackType | None,
     ) -> None:
         self.__exit__(kind, problem, at)
 
@@ -84,9 +92,7 @@ def _given_name(spec: Spec) -> dict[str, Any]:
     return {semconv.GEN_AI_TOOL_NAME: spec.name} if spec.operation == "execute_tool" else {}
 
 
-def _begun(
-    runtime: Runtime, spec: Spec, _f: Any, _a: tuple[Any, ...], _k: dict[str, Any]
-) -> Live:
+def _begun(runtime: Runtime, spec: Spec, _f: Any, _a: tuple[Any, ...], _k: dict[str, Any]) -> Live:
     return Live(runtime, spec, spec.span_name)
 
 
@@ -125,7 +131,7 @@ def trace(name: Any = "") -> Any:
 def stage(name: str) -> Instrument:
     """A part of a task, by name; ``prompt``, ``retrieval`` and ``tool`` are stages by name."""
     if not isinstance(name, str):
-        raise TypeError(f"a stage's name is a text, not {type(name).__name__}: stage(\"prompt\")")
+        raise TypeError(f'a stage\'s name is a text, not {type(name).__name__}: stage("prompt")')
     known = Stage(name) if name in Stage.__members__.values() else None
     return Instrument(Spec(stage=known, name=name), _begun, _nothing)
 
@@ -257,24 +263,32 @@ def agent(name: Any = "") -> Any:
     return _use(name, Instrument(spec, _begun, _nothing))
 
 
+_AS_WRITTEN: dict[str, Any] = {}
+if sys.version_info >= (
+    3,
+    14,
+):  # annotations are evaluated there, and may name what is not imported
+    from annotationlib import Format
+
+    _AS_WRITTEN["annotation_format"] = Format.FORWARDREF
+
+
 @functools.lru_cache(maxsize=2048)
 def _signature(function: Any) -> tuple[inspect.Signature, tuple[str, ...] | None, bool]:
     """The signature, the names of the parameters where each has one and no star, and whether
     one of them is the method's own object."""
-    found = inspect.signature(function)
+    found = inspect.signature(function, **_AS_WRITTEN)
     parameters = found.parameters.values()
     plain = all(p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) for p in parameters)
     names = tuple(p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD)
     return found, names if plain else None, not {"self", "cls"}.isdisjoint(found.parameters)
 
 
-def _size_of_arguments(
-    function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> int | None:
+def _size_of_arguments(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int | None:
     """The size of :func:`_arguments`, which are not made for plain ones given by place."""
     try:
         _, names, has_owner = _signature(function)
-    except (TypeError, ValueError):  # as there
+    except Exception:  # noqa: BLE001  as there
         names, has_owner = None, True
     if has_owner or kwargs or not args or names is None or len(args) > len(names):
         return size_of(_arguments(function, args, kwargs))
@@ -302,7 +316,7 @@ def _arguments(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
                 bound.update(kwargs)
         else:
             bound = dict(signature.bind(*args, **kwargs).arguments)
-    except (TypeError, ValueError):  # unhashable, without a signature, or called wrongly
+    except Exception:  # noqa: BLE001  unhashable, without a signature, or called wrongly
         return dict(kwargs)
     if has_owner:
         bound.pop("self", None)
