@@ -215,9 +215,9 @@ def test_what_the_program_says_itself_is_not_written_over(joined, beside):
         return {"usage": {"prompt_tokens": 3, "completion_tokens": 1}}
 
     with otlp_peer() as peer:
-        joined(provider, peer.url)
+        processor = joined(provider, peer.url)
         call()
-        assert tracer.flush(5)
+        assert processor.force_flush(5000)
         [sent] = peer.spans()
     told = {one.key: one.value.string_value for one in sent.attributes}
     assert told[semconv.GEN_AI_REQUEST_MODEL] == "used"
@@ -235,9 +235,9 @@ def test_a_span_whose_start_another_processor_refused_is_kept(joined):
     provider = TracerProvider()
     provider.add_span_processor(Raises())
     with otlp_peer() as peer:
-        joined(provider, peer.url)
+        processor = joined(provider, peer.url)
         assert look("x") == "x"
-        assert tracer.flush(5)
+        assert processor.force_flush(5000)
         assert peer.names() == ["execute_tool look"]
 
 
