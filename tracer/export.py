@@ -49,9 +49,7 @@ class OtlpExporter:
         self._poster = Poster(settings.headers, settings.tls, compressed=settings.compressed)
         self._resource = resource
         self._clock = clock
-        self._spans: BoundedQueue[SpanGroup] = BoundedQueue(
-            settings.queue_items, lambda group: group.count
-        )
+        self._spans: BoundedQueue[SpanGroup] = BoundedQueue(settings.queue_items, lambda group: group.count)
         self._steps: BoundedQueue[LogRecordDraft] = BoundedQueue(settings.queue_items, lambda _: 1)
         self._wake = threading.Event()
         self._settled = threading.Condition()
@@ -67,7 +65,6 @@ class OtlpExporter:
 
     def start(self) -> None:
         import urllib.request  # noqa: F401  not first in a thread that may outlive the program
-
         self._wanted = True
         if self._thread is None and not self._closing:
             self._thread = threading.Thread(target=self._run, name="stagelens-export", daemon=True)

@@ -55,10 +55,7 @@ class Instrument:
         return live
 
     def __exit__(
-        self,
-        _k: type[BaseException] | None,
-        problem: BaseException | None,
-        _t: TracebackType | None,
+        self, _k: type[BaseException] | None, problem: BaseException | None, _t: TracebackType | None
     ) -> None:
         found = self._left()
         if found is not None:
@@ -79,10 +76,7 @@ class Instrument:
         return self.__enter__()
 
     async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        problem: BaseException | None,
-        at: TracebackType | None,
+        self, kind: type[BaseException] | None, problem: BaseException | None, at: TracebackType | None
     ) -> None:
         self.__exit__(kind, problem, at)
 
@@ -92,7 +86,9 @@ def _given_name(spec: Spec) -> dict[str, Any]:
     return {semconv.GEN_AI_TOOL_NAME: spec.name} if spec.operation == "execute_tool" else {}
 
 
-def _begun(runtime: Runtime, spec: Spec, _f: Any, _a: tuple[Any, ...], _k: dict[str, Any]) -> Live:
+def _begun(
+    runtime: Runtime, spec: Spec, _f: Any, _a: tuple[Any, ...], _k: dict[str, Any]
+) -> Live:
     return Live(runtime, spec, spec.span_name)
 
 
@@ -131,7 +127,7 @@ def trace(name: Any = "") -> Any:
 def stage(name: str) -> Instrument:
     """A part of a task, by name; ``prompt``, ``retrieval`` and ``tool`` are stages by name."""
     if not isinstance(name, str):
-        raise TypeError(f'a stage\'s name is a text, not {type(name).__name__}: stage("prompt")')
+        raise TypeError(f"a stage's name is a text, not {type(name).__name__}: stage(\"prompt\")")
     known = Stage(name) if name in Stage.__members__.values() else None
     return Instrument(Spec(stage=known, name=name), _begun, _nothing)
 
@@ -264,10 +260,7 @@ def agent(name: Any = "") -> Any:
 
 
 _AS_WRITTEN: dict[str, Any] = {}
-if sys.version_info >= (
-    3,
-    14,
-):  # annotations are evaluated there, and may name what is not imported
+if sys.version_info >= (3, 14):  # they are evaluated there, and may name what is not imported
     from annotationlib import Format
 
     _AS_WRITTEN["annotation_format"] = Format.FORWARDREF
@@ -284,7 +277,9 @@ def _signature(function: Any) -> tuple[inspect.Signature, tuple[str, ...] | None
     return found, names if plain else None, not {"self", "cls"}.isdisjoint(found.parameters)
 
 
-def _size_of_arguments(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int | None:
+def _size_of_arguments(
+    function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> int | None:
     """The size of :func:`_arguments`, which are not made for plain ones given by place."""
     try:
         _, names, has_owner = _signature(function)

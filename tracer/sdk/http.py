@@ -11,9 +11,7 @@ from opentelemetry import trace as otel_trace
 from opentelemetry.trace import SpanKind
 
 Scope = MutableMapping[str, Any]
-METHODS = frozenset(
-    {"GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "QUERY"}
-)
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "QUERY"})
 """Any other is a client's own word, and is recorded as ``_OTHER``."""
 
 

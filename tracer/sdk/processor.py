@@ -91,9 +91,7 @@ class ExportProcessor(SpanProcessor):
         task = current_task() if parent_context is None else task_of(parent_context)
         if task is None or span.context is None:
             return
-        if (
-            len(self._tasks) >= MOST_REMEMBERED
-        ):  # of spans that nobody ended: the oldest is forgotten
+        if len(self._tasks) >= MOST_REMEMBERED:  # of spans that nobody ended: the oldest is forgotten
             self._forget_one()
         self._tasks[span.context.span_id] = task
 
@@ -183,9 +181,7 @@ def draft_of(span: ReadableSpan, *, ours: bool = True, hide: bool = False) -> Sp
     assert context is not None
     parent = span.parent
     events = [(e.name, e.timestamp, dict(e.attributes or {})) for e in span.events]
-    links = [
-        (ln.context.trace_id, ln.context.span_id, dict(ln.attributes or {})) for ln in span.links
-    ]
+    links = [(ln.context.trace_id, ln.context.span_id, dict(ln.attributes or {})) for ln in span.links]
     attributes: dict[str, Any] = dict(span.attributes or {})
     if not ours:
         take_out = without_content if hide else without_secrets

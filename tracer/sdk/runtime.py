@@ -103,6 +103,7 @@ class Runtime:
         if self.failures in {1, 10, 100} or self.failures % 1000 == 0:
             log.warning("a span could not be recorded (%d so far): %s", self.failures, _place())
 
+
     def lose(self) -> None:
         """A fault for which a span that was begun will not be sent, or none could be begun."""
         self.fault()
@@ -266,11 +267,7 @@ def losses() -> Mapping[str, Mapping[str, object]]:
 def _captures(told: bool | None) -> bool:
     if told is not None:
         return told
-    return os.environ.get(CAPTURE_SWITCH, "").strip().upper() in {
-        "SPAN_ONLY",
-        "SPAN_AND_EVENT",
-        "TRUE",
-    }
+    return os.environ.get(CAPTURE_SWITCH, "").strip().upper() in {"SPAN_ONLY", "SPAN_AND_EVENT", "TRUE"}
 
 
 def _after_fork() -> None:

@@ -93,11 +93,7 @@ class _Stream:
             self._cut_off_mono_ns = self._live.runtime.clock.mono_ns()
 
     def _end(
-        self,
-        problem: BaseException | None = None,
-        *,
-        early: bool = False,
-        mono_ns: int | None = None,
+        self, problem: BaseException | None = None, *, early: bool = False, mono_ns: int | None = None
     ) -> None:
         live = self._live
         try:

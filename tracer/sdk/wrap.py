@@ -40,9 +40,7 @@ def wrap(function: Any, spec: Spec, begin: Begin, finish: Finish) -> Any:
     called = function if plain else getattr(function, "__call__", function)  # noqa: B004
     spec = replace(spec, span_name=span_name(spec, function))
     if spec.named:
-        spec = replace(
-            spec, attributes={**spec.attributes, spec.named: spec.name or own_name(function)}
-        )
+        spec = replace(spec, attributes={**spec.attributes, spec.named: spec.name or own_name(function)})
     kind: Callable[..., Any]
     if _is_awaited(called):
         kind = _generator_coroutine
@@ -149,7 +147,9 @@ def _coroutine(function: Any, spec: Spec, begin: Begin, finish: Finish, _a: bool
     return _named(call, function)
 
 
-def _generator_coroutine(function: Any, spec: Spec, begin: Begin, finish: Finish, _a: bool) -> Any:
+def _generator_coroutine(
+    function: Any, spec: Spec, begin: Begin, finish: Finish, _a: bool
+) -> Any:
     """Of :func:`types.coroutine`: what it gives is awaited, and is a generator to others."""
 
     @types.coroutine
@@ -157,9 +157,7 @@ def _generator_coroutine(function: Any, spec: Spec, begin: Begin, finish: Finish
         live = _begin(active(), begin, spec, function, args, kwargs)
         if live is None:
             return (yield from function(*args, **kwargs))
-        return _given(
-            live, (yield from _awaited(live, function(*args, **kwargs)).__await__()), finish
-        )
+        return _given(live, (yield from _awaited(live, function(*args, **kwargs)).__await__()), finish)
 
     return _named(call, function)
 
@@ -260,9 +258,7 @@ def _stream_of(live: Live, result: Any, kind: type, finish: Finish) -> Any:
         return SyncStream(live, result)
     held = getattr(result, "__dict__", None)  # a stranger's object may have any attribute asked for
     body = held.get("body_iterator") if type(held) is dict else None
-    if body is not None and hasattr(
-        body, "__aiter__"
-    ):  # Starlette's and FastAPI's streaming answers
+    if body is not None and hasattr(body, "__aiter__"):  # Starlette's and FastAPI's streaming answers
         result.body_iterator = AsyncStream(live, body)
         return result
     if not live.spec.from_first_item:
