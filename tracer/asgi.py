@@ -15,9 +15,10 @@ from typing import Any
 from opentelemetry.trace import SpanKind
 
 from tracer import semconv
-from tracer.sdk.http import caller_of, is_comment, known_method, span_method
+from tracer.sdk.http import caller_of, is_comment, is_event_stream, known_method, span_method
 from tracer.sdk.leaving import flushing
 from tracer.sdk.live import Live, Spec, outcome_of
+from tracer.sdk.root import without_task
 from tracer.sdk.runtime import Runtime, active
 from tracer.stages import Stage
 
@@ -33,6 +34,8 @@ WAIT_NS = 1_000_000
 """A body part that takes longer to be sent waited for its client."""
 TRACE_ID_HEADER = b"x-stagelens-trace-id"
 _SPEC = Spec(root=True, kind=SpanKind.SERVER)
+_KEY = "stagelens.exchange"
+"""Of a request's scope: what watches it."""
 _SERVER_ERROR = 500
 _ELSEWHERE = frozenset({"http.response.pathsend", "http.response.zerocopysend"})
 """A server's extensions by which it sends a file itself."""
@@ -62,12 +65,16 @@ class StagelensMiddleware:
         if runtime is None or scope["type"] != "http" or scope["path"] in self._skip:
             await self._app(scope, receive, send)
             return
+        if self._joins(scope):
+            await self._app(scope, receive, send)
+            return
         try:
             exchange = _Exchange(runtime, scope, receive, send, self._trace_id_header)
         except Exception:  # noqa: BLE001  telemetry never breaks the application
-            runtime.fault()
+            runtime.lose()
             await self._app(scope, receive, send)
             return
+        scope[_KEY] = exchange
         token = exchange.live.enter()
         try:
             await self._app(scope, exchange.receive, exchange.send)
@@ -79,6 +86,15 @@ class StagelensMiddleware:
         finally:
             exchange.live.leave(token)
             exchange.close()
+            scope.pop(_KEY, None)
+
+    def _joins(self, scope: Scope) -> bool:
+        """Whether another of these is around it, such as that of the application it is mounted in."""
+        around = scope.get(_KEY)
+        if not isinstance(around, _Exchange):
+            return False
+        around.tell_id = around.tell_id or self._trace_id_header
+        return True
 
 
 class _Exchange:
@@ -87,10 +103,11 @@ class _Exchange:
     def __init__(
         self, runtime: Runtime, scope: Scope, receive: Receive, send: Send, tell_id: bool
     ) -> None:
-        self._runtime, self._scope, self._tell_id = runtime, scope, tell_id
+        self._runtime, self._scope, self.tell_id = runtime, scope, tell_id
         self._receive, self._send = receive, send
         self._method = known_method(scope["method"])
-        self.live = Live(runtime, _SPEC, span_method(self._method), caller_of(scope))
+        within = without_task(caller_of(scope))  # a request is a task of its own
+        self.live = Live(runtime, _SPEC, span_method(self._method), within)
         assert self.live.task is not None
         self._task = self.live.task
         self._status = 0
@@ -196,11 +213,8 @@ class _Exchange:
         headers = message.get("headers", ())
         if not isinstance(headers, list | tuple):  # one that can be read only once
             message = {**message, "headers": (headers := list(headers))}
-        self._event_stream = any(
-            name.lower() == b"content-type" and value.lower().startswith(b"text/event-stream")
-            for name, value in headers
-        )
-        if not self._tell_id:
+        self._event_stream = is_event_stream(headers)
+        if not self.tell_id:
             return message
         trace_id = self.live.span.get_span_context().trace_id
         return {**message, "headers": [*headers, (TRACE_ID_HEADER, f"{trace_id:032x}".encode())]}

@@ -88,6 +88,12 @@ class OtlpExporter:
         """Queue a request's spans; full or closed: dropped and counted."""
         self._put(self._spans, group)
 
+    def lose_span(self, reason: str) -> None:
+        """Count a span that will not come; not after :meth:`close`, for the counts are then final."""
+        if not self._closing:
+            self._spans.tallies.receive(1)
+            self._spans.tallies.drop(1, reason)
+
     def put_step(self, step: LogRecordDraft) -> None:
         """Queue an engine step; full or closed: dropped and counted."""
         self._put(self._steps, step)

@@ -23,6 +23,15 @@ class When(IntEnum):
     """By nobody: our processor is the only one, and joins them when the span is sent."""
 
 
+def below_what_is_there(
+    begun: Mapping[str, Any], there: Mapping[str, Any] | None, told: Mapping[str, Any]
+) -> dict[str, Any]:
+    """``told`` at the end, and of ``begun`` what the program has not set itself since then."""
+    if not there:
+        return {**begun, **told}
+    return {**{name: value for name, value in begun.items() if name not in there}, **told}
+
+
 def write(span: Span, told: Mapping[str, Any], shared: bool = True) -> None:
     """Set ``told`` on ``span``: names of ours with numbers, truth values and texts.
 

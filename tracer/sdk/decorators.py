@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from numbers import Integral
@@ -48,7 +49,7 @@ class Instrument:
             if told:
                 live.span.set_attributes(told)
         except Exception:  # noqa: BLE001  telemetry never breaks the application
-            runtime.fault()
+            runtime.lose()
             return None
         self._entered.append((live, live.enter()))
         return live
@@ -59,7 +60,8 @@ class Instrument:
         found = self._left()
         if found is not None:
             live, token = found
-            live.leave(token)
+            if live.is_around(otel_context.get_current()):
+                live.leave(token)
             live.end(problem)
 
     def _left(self) -> tuple[Live, Any] | None:
@@ -257,11 +259,18 @@ def agent(name: Any = "") -> Any:
     return _use(name, Instrument(spec, _begun, _nothing))
 
 
+_AS_WRITTEN: dict[str, Any] = {}
+if sys.version_info >= (3, 14):  # they are evaluated there, and may name what is not imported
+    from annotationlib import Format
+
+    _AS_WRITTEN["annotation_format"] = Format.FORWARDREF
+
+
 @functools.lru_cache(maxsize=2048)
 def _signature(function: Any) -> tuple[inspect.Signature, tuple[str, ...] | None, bool]:
     """The signature, the names of the parameters where each has one and no star, and whether
     one of them is the method's own object."""
-    found = inspect.signature(function)
+    found = inspect.signature(function, **_AS_WRITTEN)
     parameters = found.parameters.values()
     plain = all(p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) for p in parameters)
     names = tuple(p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD)
@@ -274,7 +283,7 @@ def _size_of_arguments(
     """The size of :func:`_arguments`, which are not made for plain ones given by place."""
     try:
         _, names, has_owner = _signature(function)
-    except (TypeError, ValueError):  # as there
+    except Exception:  # noqa: BLE001  as there
         names, has_owner = None, True
     if has_owner or kwargs or not args or names is None or len(args) > len(names):
         return size_of(_arguments(function, args, kwargs))
@@ -302,7 +311,7 @@ def _arguments(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
                 bound.update(kwargs)
         else:
             bound = dict(signature.bind(*args, **kwargs).arguments)
-    except (TypeError, ValueError):  # unhashable, without a signature, or called wrongly
+    except Exception:  # noqa: BLE001  unhashable, without a signature, or called wrongly
         return dict(kwargs)
     if has_owner:
         bound.pop("self", None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+from collections.abc import Iterable, MutableMapping
 from typing import Any
 
 from opentelemetry import context as otel_context
@@ -43,6 +43,13 @@ def caller_of(scope: Scope) -> otel_context.Context:
                 f"{carrier[key]},{told}" if twice else told
             )  # fmt: skip
     return propagator.extract(carrier, otel_context.Context())
+
+
+def is_event_stream(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    return any(
+        name.lower() == b"content-type" and value.lower().startswith(b"text/event-stream")
+        for name, value in headers
+    )
 
 
 def is_comment(part: bytes) -> bool:

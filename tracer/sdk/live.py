@@ -12,12 +12,13 @@ from opentelemetry import trace as otel
 from opentelemetry.trace import Span, SpanKind
 
 from tracer import semconv
-from tracer.sdk.attributes import When, write
-from tracer.sdk.root import Carries, Task, below, task_of
+from tracer.sdk.attributes import When, below_what_is_there, write
+from tracer.sdk.root import SPAN_KEY, Carries, Task, below, task_of
 from tracer.sdk.runtime import FORKS, Late, Runtime
 from tracer.stages import Stage
 
 Record = Callable[[], dict[str, Any]]
+_NOTHING: Mapping[str, Any] = {}
 CANCELLED = frozenset(
     {"CancelledError", "GeneratorExit", "KeyboardInterrupt", "Cancelled", "GreenletExit"}
 )
@@ -61,7 +62,7 @@ class Live:
     """
 
     __slots__ = (
-        "_born", "_done", "_late", "_offset_ns", "context", "outer", "owner", "runtime", "span",
+        "_begun", "_born", "_done", "_late", "_offset_ns", "context", "outer", "owner", "runtime", "span",
         "spec", "stage_from_mono_ns", "stage_until_mono_ns", "start_mono_ns", "stopped_early", "task",
         "told",
     )  # fmt: skip
@@ -86,8 +87,9 @@ class Live:
         late = runtime.late
         when = late.when() if late is not None else When.BEFORE_START
         self._late: Late | None = late if when is When.NEVER else None
-        told: dict[str, Any] = {**spec.attributes, **more} if more else dict(spec.attributes)
-        self.told: dict[str, Any] = told if when > When.AT_START else {}
+        told: Mapping[str, Any] = {**spec.attributes, **more} if more else spec.attributes
+        self._begun = told if when > When.AT_START else _NOTHING
+        self.told: dict[str, Any] = {}
         self._offset_ns = runtime.offset_ns
         starts = late.starts if late is not None and told and when is When.AT_START else None
         self.span: Span = (
@@ -114,6 +116,16 @@ class Live:
             if otel_context.get_current() is self.context:
                 otel_context.attach(self.outer)
 
+    def is_around(self, current: otel_context.Context) -> bool:
+        """Whether ``current`` is of the code inside, and not of one that only drops a generator."""
+        if current is self.context:
+            return True
+        span = current.get(SPAN_KEY)
+        if span is self.span:
+            return True
+        above = getattr(span, "parent", None)  # something inside was left current
+        return above is not None and above == self.span.get_span_context()
+
     def note_item(self, mono_ns: int, carries: Carries, *, of_model: bool) -> None:
         """An item of its stream: the first-token clocks of the task stop."""
         if self.task is not None:
@@ -121,15 +133,19 @@ class Live:
         if of_model and self.owner is not None and carries:
             self.owner.note_token(mono_ns, carries)
 
-    def end(self, problem: BaseException | None = None) -> None:
-        """End it; a cancelled or left call is no error. Never raises."""
+    @property
+    def is_over(self) -> bool:
+        return self._done
+
+    def end(self, problem: BaseException | None = None, mono_ns: int | None = None) -> None:
+        """End it, at ``mono_ns`` if not now; a cancelled or left call is no error. Never raises."""
         if self._done:
             return
         self._done = True
         if self._born != FORKS[0]:  # begun by the process that this one was forked from
             return
         try:
-            now = self.runtime.clock.mono_ns()
+            now = self.runtime.clock.mono_ns() if mono_ns is None else mono_ns
             if problem is None:
                 self.finish("ok", "", now)
                 return
@@ -172,12 +188,18 @@ class Live:
         """On the span; or beside it, where only the sending thread looks."""
         late = self._late
         if late is not None and late.when() is When.NEVER:
-            late.keep(self.span.get_span_context().span_id, told, record)
+            late.keep(self.span.get_span_context().span_id, self._begun, told, record)
             return
+        if self._begun:
+            told = below_what_is_there(self._begun, getattr(self.span, "attributes", None), told)
         if record is not None:
             told = {**told, **record()} if told else record()
         if told:
             write(self.span, told)
+
+
+def is_cancelled(problem: BaseException) -> bool:
+    return not CANCELLED.isdisjoint(kind.__name__ for kind in type(problem).__mro__)
 
 
 def outcome_of(problem: BaseException | None) -> tuple[str, str]:

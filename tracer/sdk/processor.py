@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -24,7 +24,7 @@ from tracer.spans import SpanDraft
 from tracer.stages import Stage
 
 Record = Callable[[], dict[str, Any]]
-Kept = tuple[dict[str, Any], Record | None]
+Kept = tuple[Mapping[str, Any], dict[str, Any], Record | None]
 _BY_ID = (sampling.StaticSampler, sampling.TraceIdRatioBased)
 _OF_PARENTS = (
     "_root", "_remote_parent_sampled", "_remote_parent_not_sampled",
@@ -71,16 +71,18 @@ class ExportProcessor(SpanProcessor):
             return When.BEFORE_START
         others = [p for p in found if p is not self and not _is_over(p)]
         if others and not all(map(_skips_starts, others)):
-            self.starts = self.starts or starts_of(self._runtime.tracer)
+            self.starts = self.starts or starts_of(self._runtime.tracer, self._runtime.fault)
             return When.BEFORE_START if self.starts is None else When.AT_START
         if others:
             return When.AT_END
         return When.AT_END if _has_limits(self._provider) else When.NEVER
 
-    def keep(self, span_id: int, told: dict[str, Any], record: Record | None) -> None:
+    def keep(
+        self, span_id: int, begun: Mapping[str, Any], told: dict[str, Any], record: Record | None
+    ) -> None:
         if len(self._kept) >= MOST_REMEMBERED:  # of spans that somebody else had ended
             self._kept.clear()
-        self._kept[span_id] = (told, record)
+        self._kept[span_id] = (begun, told, record)
 
     def on_start(self, span: Span, parent_context: otel_context.Context | None = None) -> None:
         scope = span.instrumentation_scope
@@ -108,7 +110,10 @@ class ExportProcessor(SpanProcessor):
         if not ours:
             self._count(span, self._tasks.pop(span_id, None))
         kept = self._kept.pop(span_id, None)
-        if self._over or not context.trace_flags.sampled:
+        if not context.trace_flags.sampled:
+            return
+        if self._over:  # the provider was shut down, and is still used
+            self._exporter.lose_span("closed")
             return
         hide = not self._runtime.capture_content
         make = partial(_drafts, span, ours, hide, kept)
@@ -165,9 +170,9 @@ def _drafts(span: ReadableSpan, ours: bool, hide: bool, kept: Kept | None) -> li
     draft = draft_of(span, ours=ours, hide=hide)
     if kept is None:
         return [draft]
-    told, record = kept
+    begun, told, record = kept
     made = record() if record is not None else {}
-    return [replace(draft, attributes={**draft.attributes, **told, **made})]
+    return [replace(draft, attributes={**begun, **draft.attributes, **told, **made})]
 
 
 def draft_of(span: ReadableSpan, *, ours: bool = True, hide: bool = False) -> SpanDraft:

@@ -12,7 +12,7 @@ from tracer import semconv
 from tracer.stages import Stage, StageInterval, partition
 
 _KEY = otel_context.create_key("stagelens-task")
-_SPAN = next(iter(otel.set_span_in_context(otel.INVALID_SPAN, otel_context.Context())))
+SPAN_KEY = next(iter(otel.set_span_in_context(otel.INVALID_SPAN, otel_context.Context())))
 """The key under which OpenTelemetry keeps the current span."""
 SOURCE = "app"
 OPERATION = "invoke_workflow"
@@ -143,8 +143,14 @@ def with_task(task: Task, context: otel_context.Context) -> otel_context.Context
     return otel_context.set_value(_KEY, task, context)
 
 
+def without_task(context: otel_context.Context) -> otel_context.Context:
+    if _KEY not in context:
+        return context
+    return otel_context.Context({key: value for key, value in context.items() if key != _KEY})
+
+
 def below(outer: otel_context.Context, span: otel.Span, task: Task | None) -> otel_context.Context:
     """``outer`` with ``span`` as the current one, and with ``task`` where one begins with it."""
     if task is None:
-        return otel_context.Context({**outer, _SPAN: span})
-    return otel_context.Context({**outer, _SPAN: span, _KEY: task})
+        return otel_context.Context({**outer, SPAN_KEY: span})
+    return otel_context.Context({**outer, SPAN_KEY: span, _KEY: task})

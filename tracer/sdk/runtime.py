@@ -47,9 +47,13 @@ class Late(Protocol):
         ...
 
     def keep(
-        self, span_id: int, told: dict[str, Any], record: Callable[[], dict[str, Any]] | None
-    ) -> None:
-        """Keep them until the span of this id ends; ``record`` is called by the sending thread."""
+        self, span_id: int, begun: Mapping[str, Any], told: dict[str, Any],
+        record: Callable[[], dict[str, Any]] | None,
+    ) -> None:  # fmt: skip
+        """Keep them until the span of this id ends; ``record`` is called by the sending thread.
+
+        ``begun`` was known when the span began: the span's own attributes go over it.
+        """
         ...
 
 
@@ -98,6 +102,13 @@ class Runtime:
         self.failures += 1
         if self.failures in {1, 10, 100} or self.failures % 1000 == 0:
             log.warning("a span could not be recorded (%d so far): %s", self.failures, _place())
+
+
+    def lose(self) -> None:
+        """A fault for which a span that was begun will not be sent, or none could be begun."""
+        self.fault()
+        if self.exporter is not None:
+            self.exporter.lose_span("fault")
 
 
 def _place() -> str:

@@ -8,7 +8,7 @@ application goes on.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
@@ -41,10 +41,10 @@ class _Unannounced(Tracer):
 class Starts:
     """Begins spans for processors that look at them when they begin."""
 
-    __slots__ = ("_made", "_unannounced")
+    __slots__ = ("_fault", "_made", "_unannounced")
 
-    def __init__(self, made: Tracer) -> None:
-        self._made = made
+    def __init__(self, made: Tracer, fault: Callable[[], None] | None = None) -> None:
+        self._made, self._fault = made, fault
         self._unannounced = _Unannounced(made)
 
     def begin(
@@ -61,13 +61,21 @@ class Starts:
             processor = self._made.span_processor
             span._span_processor = processor  # type: ignore[attr-defined]  # noqa: SLF001
             write(span, told, shared=False)
-            processor.on_start(span, parent_context=context)  # type: ignore[arg-type]
+            try:
+                processor.on_start(span, parent_context=context)  # type: ignore[arg-type]
+            except Exception:  # another's processor; the span has begun, and is told of at its end
+                if self._fault is None:
+                    raise
+                self._fault()
         return span
 
 
-def starts_of(made: object) -> Starts | None:
-    """What begins spans as ``made`` does; None if that is no SDK's tracer, or of one unknown to us."""
-    return Starts(made) if type(made) is Tracer and _is_as_known() else None
+def starts_of(made: object, fault: Callable[[], None] | None = None) -> Starts | None:
+    """What begins spans as ``made`` does; None if that is no SDK's tracer, or of one unknown to us.
+
+    ``fault`` is told of processors that raise when a span begins.
+    """
+    return Starts(made, fault) if type(made) is Tracer and _is_as_known() else None
 
 
 class _Watch(SpanProcessor):

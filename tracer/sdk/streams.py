@@ -16,7 +16,7 @@ from opentelemetry import context as otel_context
 from tracer import semconv
 from tracer.sdk.content import StreamText
 from tracer.sdk.items import carries_of, usage_of
-from tracer.sdk.live import Live
+from tracer.sdk.live import Live, is_cancelled
 
 
 class _Stream:
@@ -31,6 +31,7 @@ class _Stream:
         self._usage: dict[str, int] = {}
         runtime = live.runtime
         captured = runtime.capture_content and live.spec.output and live.span.is_recording()
+        self._cut_off_mono_ns: int | None = None
         self._text = StreamText(runtime.content_limit) if captured else None
 
     def __getattr__(self, name: str) -> Any:
@@ -57,6 +58,7 @@ class _Stream:
     def _note_item(self, item: Any) -> None:
         live = self._live
         now = live.runtime.clock.mono_ns()
+        self._cut_off_mono_ns = None
         counts = live.spec.from_first_item
         carries = carries_of(item)
         live.note_item(now, carries, of_model=counts or live.spec.root)
@@ -77,7 +79,22 @@ class _Stream:
         self._items += 1
         self._last_mono_ns = live.stage_until_mono_ns = now
 
-    def _end(self, problem: BaseException | None = None, *, early: bool = False) -> None:
+    def _failed(self, problem: BaseException) -> None:
+        """A step raised: a generator is then over, and another iterator where it was not cut off.
+
+        One that is read with a time limit goes on after it.
+        """
+        inner: Any = self
+        while isinstance(inner, _Stream):
+            inner = inner.__dict__.get("_iterator") or inner._inner  # noqa: SLF001
+        if isinstance(inner, Generator | AsyncGenerator) or not is_cancelled(problem):
+            self._end(problem)
+        else:
+            self._cut_off_mono_ns = self._live.runtime.clock.mono_ns()
+
+    def _end(
+        self, problem: BaseException | None = None, *, early: bool = False, mono_ns: int | None = None
+    ) -> None:
         live = self._live
         try:
             live.stopped_early = live.stopped_early or early
@@ -85,7 +102,7 @@ class _Stream:
                 self._write()
         except Exception:  # noqa: BLE001
             live.runtime.fault()
-        live.end(problem)
+        live.end(problem, mono_ns)
 
     def _write(self) -> None:
         live = self._live
@@ -101,9 +118,29 @@ class _Stream:
         if told:
             live.span.set_attributes(told)
 
+    def _let_go(self) -> None:
+        """Drop what is inside, in its own context: it may run its last lines now.
+
+        Elsewhere they would make the ended span current for whoever is at work. It is not closed,
+        for others may hold it.
+        """
+        token = self._live.enter()
+        try:
+            del self._inner
+            self.__dict__.pop("_iterator", None)
+        finally:
+            self._live.leave(token)
+
     def __del__(self) -> None:
-        if "_text" in self.__dict__:  # else it was never whole
+        if "_text" not in self.__dict__:  # it was never whole
+            return
+        if self._live.is_over:
+            return
+        self._let_go()
+        if self._cut_off_mono_ns is None:
             self._end(early=True)
+        else:
+            self._end(_cancelled(), early=True, mono_ns=self._cut_off_mono_ns)
 
 
 class SyncStream(_Stream, Generator[Any, Any, Any]):
@@ -121,17 +158,19 @@ class SyncStream(_Stream, Generator[Any, Any, Any]):
     def throw(self, *problem: Any) -> Any:
         return self._step(self._inner.throw, *problem)
 
-    def close(self) -> None:
-        token = self._live.enter()
+    def close(self) -> Any:
+        """Close what is inside; what that gives, which of a generator is its value (Python 3.13)."""
+        given, token = None, self._live.enter()
         try:
             if hasattr(self._inner, "close"):
-                self._inner.close()
+                given = self._inner.close()
         except BaseException as problem:
             self._end(problem)
             raise
         finally:
             self._leave(token)
         self._end(early=True)
+        return given
 
     def __enter__(self) -> SyncStream:
         return self
@@ -147,7 +186,7 @@ class SyncStream(_Stream, Generator[Any, Any, Any]):
             self._end()
             raise
         except BaseException as problem:
-            self._end(problem)
+            self._failed(problem)
             raise
         finally:
             self._leave(token)
@@ -208,9 +247,15 @@ class AsyncStream(_Stream, AsyncGenerator[Any, Any]):
             self._end()
             raise
         except BaseException as problem:
-            self._end(problem)
+            self._failed(problem)
             raise
         finally:
             self._leave(token)
         self._note(item)
         return item
+
+
+def _cancelled() -> BaseException:
+    from asyncio import CancelledError  # as in wrap
+
+    return CancelledError()

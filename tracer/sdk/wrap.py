@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
+import types
 from collections.abc import AsyncGenerator, Callable, Generator
 from dataclasses import replace
 from types import CoroutineType, MethodType
@@ -40,13 +42,23 @@ def wrap(function: Any, spec: Spec, begin: Begin, finish: Finish) -> Any:
     if spec.named:
         spec = replace(spec, attributes={**spec.attributes, spec.named: spec.name or own_name(function)})
     kind: Callable[..., Any]
-    if inspect.isasyncgenfunction(called) or inspect.isgeneratorfunction(called):
+    if _is_awaited(called):
+        kind = _generator_coroutine
+    elif inspect.isasyncgenfunction(called) or inspect.isgeneratorfunction(called):
         kind = _generator
     elif inspect.iscoroutinefunction(called):
         kind = _coroutine
     else:
         kind = _plain
     return kind(function, spec, begin, finish, inspect.isasyncgenfunction(called))
+
+
+def _is_awaited(called: Any) -> bool:
+    """Whether it is a generator function that :func:`types.coroutine` made a coroutine's."""
+    while isinstance(called, functools.partial):
+        called = called.func
+    flags = getattr(getattr(called, "__code__", None), "co_flags", 0)
+    return isinstance(flags, int) and bool(flags & inspect.CO_ITERABLE_COROUTINE)
 
 
 def span_name(spec: Spec, function: Any) -> str:
@@ -60,6 +72,8 @@ def own_name(function: Any) -> str:
 
 
 def _named(wrapper: Any, function: Any) -> Any:
+    if not hasattr(type(function), "__get__") or isinstance(function, MethodType):
+        wrapper = _Unbound(wrapper)
     updated: tuple[str, ...] = functools.WRAPPER_UPDATES if hasattr(function, "__name__") else ()
     functools.update_wrapper(wrapper, function, updated=updated)
     for name in _METHODS:  # of a function that is no Python function
@@ -86,6 +100,20 @@ class _GeneratorFunction:
         return str(self.__dict__["__qualname__"])  # by name, as functions are
 
 
+class _Unbound:
+    """A call that no class binds, as of partials, objects, builtins and bound methods."""
+
+    __slots__ = ("__dict__", "__weakref__", "_call")
+
+    def __init__(self, call: Callable[..., Any]) -> None:
+        self._call = call
+        for name in ("__code__", "__defaults__", "__kwdefaults__"):  # tell its kind
+            setattr(self, name, getattr(call, name))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._call(*args, **kwargs)
+
+
 def _plain(function: Any, spec: Spec, begin: Begin, finish: Finish, _a: bool) -> Any:
     def call(*args: Any, **kwargs: Any) -> Any:
         runtime = handle._active  # noqa: SLF001  a call would take a third of all it costs when off
@@ -94,7 +122,7 @@ def _plain(function: Any, spec: Spec, begin: Begin, finish: Finish, _a: bool) ->
         try:
             live = begin(runtime, spec, function, args, kwargs)
         except Exception:  # noqa: BLE001  telemetry never breaks the application
-            runtime.fault()
+            runtime.lose()
             return function(*args, **kwargs)
         token = live.enter()
         try:
@@ -119,6 +147,21 @@ def _coroutine(function: Any, spec: Spec, begin: Begin, finish: Finish, _a: bool
     return _named(call, function)
 
 
+def _generator_coroutine(
+    function: Any, spec: Spec, begin: Begin, finish: Finish, _a: bool
+) -> Any:
+    """Of :func:`types.coroutine`: what it gives is awaited, and is a generator to others."""
+
+    @types.coroutine
+    def call(*args: Any, **kwargs: Any) -> Any:
+        live = _begin(active(), begin, spec, function, args, kwargs)
+        if live is None:
+            return (yield from function(*args, **kwargs))
+        return _given(live, (yield from _awaited(live, function(*args, **kwargs)).__await__()), finish)
+
+    return _named(call, function)
+
+
 async def _awaited(live: Live, pending: Any) -> Any:
     token = live.enter()
     try:
@@ -131,12 +174,19 @@ async def _awaited(live: Live, pending: Any) -> Any:
 
 
 def _generator(function: Any, spec: Spec, begin: Begin, _finish: Finish, is_async: bool) -> Any:
+    kind: Any = AsyncStream if is_async else SyncStream
+
     def call(*args: Any, **kwargs: Any) -> Any:
+        runtime = active()
+        if runtime is None:
+            return function(*args, **kwargs)
+        stream = kind.__new__(kind)  # before the generator: a collector asks the older one first
         made = function(*args, **kwargs)
-        live = _begin(active(), begin, spec, function, args, kwargs)
+        live = _begin(runtime, begin, spec, function, args, kwargs)
         if live is None:
             return made
-        return (AsyncStream if is_async else SyncStream)(live, made)
+        stream.__init__(live, made)
+        return stream
 
     if not inspect.isfunction(function):
         return _named(call, function)
@@ -152,7 +202,7 @@ def _begin(
     try:
         return begin(runtime, spec, function, args, kwargs)
     except Exception:  # noqa: BLE001  telemetry never breaks the application
-        runtime.fault()
+        runtime.lose()
         return None
 
 
@@ -161,11 +211,11 @@ def _given(live: Live, result: Any, finish: Finish) -> Any:
     kind = type(result)
     if kind not in PLAIN:
         if isinstance(result, CoroutineType):
-            return _later(live, result, finish)
+            return _later(_Pending(live, result), finish)
         try:
             if hasattr(kind, "_asyncio_future_blocking"):
                 return _when_done(live, result, finish)
-            if (stream := _stream_of(live, result, kind)) is not None:
+            if (stream := _stream_of(live, result, kind, finish)) is not None:
                 return stream
         except Exception:  # noqa: BLE001  a stranger's object may raise at anything
             live.runtime.fault()
@@ -198,10 +248,12 @@ def _when_done(live: Live, future: Any, finish: Finish) -> Any:
     return future
 
 
-def _stream_of(live: Live, result: Any, kind: type) -> Any:
+def _stream_of(live: Live, result: Any, kind: type, finish: Finish) -> Any:
     """``result`` inside the span if it is a stream, or an answer with one; else None."""
     if issubclass(kind, AsyncGenerator):
         return AsyncStream(live, result)
+    if issubclass(kind, Generator) and inspect.isawaitable(result):
+        return _later(_Pending(live, result), finish)
     if issubclass(kind, Generator) or (live.spec.root and _is_lazy(kind)):
         return SyncStream(live, result)
     held = getattr(result, "__dict__", None)  # a stranger's object may have any attribute asked for
@@ -221,5 +273,26 @@ def _is_lazy(kind: type) -> bool:
     return kind in (map, filter, zip, enumerate) or kind.__module__ == "itertools"
 
 
-async def _later(live: Live, pending: Any, finish: Finish) -> Any:
-    return _given(live, await _awaited(live, pending), finish)
+class _Pending:
+    """A coroutine that was given: its span also ends where it is never begun."""
+
+    __slots__ = ("coroutine", "live")
+
+    def __init__(self, live: Live, coroutine: Any) -> None:
+        self.live, self.coroutine = live, coroutine
+
+    def __del__(self) -> None:
+        if self.live.is_over or self.coroutine is None:
+            return
+        if sys.getrefcount(self.coroutine) <= _ONLY_OURS:
+            self.coroutine.close()  # as the one was that stands for it
+        self.live.end(GeneratorExit())
+
+
+_ONLY_OURS = 2
+"""References to what an attribute alone holds while they are counted."""
+
+
+async def _later(pending: _Pending, finish: Finish) -> Any:
+    live, coroutine, pending.coroutine = pending.live, pending.coroutine, None
+    return _given(live, await _awaited(live, coroutine), finish)

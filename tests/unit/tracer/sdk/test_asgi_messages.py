@@ -12,9 +12,9 @@ import urllib.request
 from tests.support.otlp_peer import otlp_peer
 from tests.support.programs import free_port
 from tracer import semconv
-from tracer.asgi import StagelensMiddleware
+from tracer.asgi import TRACE_ID_HEADER, StagelensMiddleware
 from tracer.clock import SystemClock
-from tracer.testing import recording
+from tracer.testing import recording, spans_as_tree
 
 
 async def test_an_answers_headers_may_be_of_any_kind_and_a_server_may_send_the_file():
@@ -60,7 +60,7 @@ async def test_a_method_that_a_client_made_up_is_not_recorded():
 APP = """
 import os
 import tracer
-from tracer.asgi import StagelensMiddleware
+from tracer.asgi import TRACE_ID_HEADER, StagelensMiddleware
 
 tracer.configure("shop")
 
@@ -107,3 +107,43 @@ def test_uvicorns_workers_each_send_their_own_spans(tmp_path):
         sent = peer.spans()
     assert (asked, len(sent)) == (20, 20)
     assert len({span.span_id for span in sent}) == 20
+
+
+async def _answers(_scope, receive, send):
+    await receive()
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b"x"})
+
+
+async def _asked(app) -> list:
+    sent: list = []
+
+    async def receive():
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message):
+        sent.append(message)
+
+    scope = {"type": "http", "method": "GET", "path": "/", "headers": []}
+    await app(scope, receive, send)
+    assert "stagelens.exchange" not in scope
+    return sent
+
+
+async def test_a_middleware_inside_another_joins_its_request():
+    inner = StagelensMiddleware(_answers, trace_id_header=True)
+    with recording() as seen:
+        head, _ = await _asked(StagelensMiddleware(inner))
+    [span] = seen.spans
+    assert dict(head["headers"])[TRACE_ID_HEADER] == f"{span.context.trace_id:032x}".encode()
+
+
+async def test_another_application_asked_within_a_request_has_a_record_of_its_own():
+    async def asks(scope, receive, send):
+        await _asked(StagelensMiddleware(_answers))
+        await _answers(scope, receive, send)
+
+    with recording() as seen:
+        await _asked(StagelensMiddleware(asks))
+    assert spans_as_tree(seen.spans) == {"GET": {"GET": {}}}
+    assert [semconv.E2E_NS in span.attributes for span in seen.spans] == [True, True]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from opentelemetry import trace as otel
 from opentelemetry.sdk.trace import SpanProcessor, TracerProvider, sampling
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -97,7 +98,10 @@ def test_a_processor_that_exports_has_all_of_them_at_the_end(joined):
     task()
     tool, root = shown.get_finished_spans()
     assert tool.attributes[semconv.GEN_AI_TOOL_NAME] == "look"
-    assert (tool.attributes[semconv.ARGUMENTS_SIZE], tool.attributes[semconv.RESULT_SIZE]) == (14, 1)
+    assert (tool.attributes[semconv.ARGUMENTS_SIZE], tool.attributes[semconv.RESULT_SIZE]) == (
+        14,
+        1,
+    )
     assert root.attributes[semconv.E2E_NS] >= root.attributes[semconv.stage_ns("tool")] > 0
 
 
@@ -176,7 +180,9 @@ def test_spans_of_others_that_nobody_ends_do_not_pile_up(joined):
     with tracer.trace("task") as live:
         for _ in range(10_050):
             theirs.start_span("never")
-        with theirs.start_as_current_span("found", attributes={semconv.GEN_AI_OPERATION_NAME: "retrieval"}):
+        with theirs.start_as_current_span(
+            "found", attributes={semconv.GEN_AI_OPERATION_NAME: "retrieval"}
+        ):
             pass
     assert len(processor._tasks) == 9_999
     assert [stage for stage, _, _ in live.task.intervals] == ["retrieval"]
@@ -195,3 +201,57 @@ def test_spans_that_begin_after_the_wall_clock_left_are_placed_anew():
     assert starts[1] - starts[0] == 8 * 3600 * 10**9
     assert starts[2] == starts[1]
     assert all(span.end_time >= span.start_time for span in seen.spans)
+
+
+@pytest.mark.parametrize("beside", [None, "end", "start"])
+def test_what_the_program_says_itself_is_not_written_over(joined, beside):
+    provider, seen, memory = TracerProvider(), Looks(), InMemorySpanExporter()
+    if beside is not None:
+        provider.add_span_processor(seen if beside == "start" else SimpleSpanProcessor(memory))
+
+    @tracer.llm("asked")
+    def call() -> dict:
+        otel.get_current_span().set_attribute(semconv.GEN_AI_REQUEST_MODEL, "used")
+        return {"usage": {"prompt_tokens": 3, "completion_tokens": 1}}
+
+    with otlp_peer() as peer:
+        processor = joined(provider, peer.url)
+        call()
+        assert processor.force_flush(5000)
+        [sent] = peer.spans()
+    told = {one.key: one.value.string_value for one in sent.attributes}
+    assert told[semconv.GEN_AI_REQUEST_MODEL] == "used"
+    assert told[semconv.GEN_AI_OPERATION_NAME] == "chat"
+    others = [*seen.ended.values(), *(span.attributes for span in memory.get_finished_spans())]
+    assert [one[semconv.GEN_AI_REQUEST_MODEL] for one in others] == ["used"] * len(others)
+
+
+class Raises(SpanProcessor):
+    def on_start(self, span, parent_context=None) -> None:
+        raise RuntimeError
+
+
+def test_a_span_whose_start_another_processor_refused_is_kept(joined):
+    provider = TracerProvider()
+    provider.add_span_processor(Raises())
+    with otlp_peer() as peer:
+        processor = joined(provider, peer.url)
+        assert look("x") == "x"
+        assert processor.force_flush(5000)
+        assert peer.names() == ["execute_tool look"]
+
+
+def test_a_span_that_could_not_be_begun_is_counted_as_lost(joined):
+    provider = TracerProvider(ByAttributes())
+    provider.add_span_processor(Raises())
+    joined(provider)
+    assert look("x") == "x"
+    assert tracer.losses()["spans"]["dropped"] == {"fault": 1}
+
+
+def test_spans_after_their_provider_was_shut_down_are_counted_as_lost(joined):
+    provider = TracerProvider()
+    joined(provider)
+    provider.shutdown()
+    assert look("x") == "x"
+    assert tracer.losses()["spans"]["dropped"] == {"closed": 1}
