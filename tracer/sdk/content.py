@@ -12,11 +12,13 @@ from opentelemetry.trace import Span
 
 from tracer import semconv
 from tracer.sdk.items import get, piece_of
+from tracer.sdk.kinds import is_a
 from tracer.sdk.runtime import Runtime
 from tracer.sdk.secrets import HIDDEN, Room, scrub, scrub_text
 from tracer.sdk.sizes import size_of, text_of
 
 MOST_DOCUMENTS = 100
+LONGEST_ID = 256
 _redacting = ContextVar("stagelens-redacting", default=False)
 """What a redaction hook calls is traced, but its content would be given to the hook, and so on."""
 SLACK = 4096
@@ -45,12 +47,12 @@ def _beginning(value: object, most: int) -> tuple[str, int]:
     """
     room = Room(most)
     found = scrub(value, room)
-    text = found if isinstance(found, str) else text_of(found)
+    text = text_of(found)
     over = room.over or len(text) > most
     clean = scrub_text(text[:most])
     if not over:
         return clean, len(clean)
-    length = len(value) if isinstance(value, str | bytes | bytearray) else size_of(value)
+    length = len(value) if is_a(value, str | bytes | bytearray) else size_of(value)  # type: ignore[arg-type]
     return clean, max(len(text) + 1, length or 0)
 
 
@@ -118,16 +120,17 @@ class StreamText:
 
 
 def _as_text(item: object) -> str:
-    plain = isinstance(item, bytes | bytearray | dict | list | int | float)
+    plain = is_a(item, bytes | bytearray | dict | list | int | float)
     return text_of(scrub(item)) if plain else ""
 
 
 def note_documents(runtime: Runtime, span: Span, found: object) -> None:
     """The number of documents, and the id and score of each where it has them; no text."""
-    if not isinstance(found, list | tuple):
+    if not is_a(found, list | tuple):
         return
+    assert isinstance(found, list | tuple)
     span.set_attribute(semconv.DOCUMENT_COUNT, len(found))
-    told = [_id_and_score(one) for one in found[:MOST_DOCUMENTS]]
+    told = _without_keys([_id_and_score(one) for one in found[:MOST_DOCUMENTS]])
     known = [one for one in told if one]
     if known:
         span.set_attribute(semconv.GEN_AI_RETRIEVAL_DOCUMENTS, json.dumps(known))
@@ -136,8 +139,9 @@ def note_documents(runtime: Runtime, span: Span, found: object) -> None:
 
 def _id_and_score(document: object) -> dict[str, Any]:
     told: dict[str, Any] = {}
-    if isinstance(document, tuple) and len(document) == 2 and _is_number(document[1]):
-        document, score = document
+    score: object
+    if is_a(document, tuple) and len(document) == 2 and _is_number(document[1]):  # type: ignore[arg-type, index]
+        document, score = document  # type: ignore[misc]
         told = {"id": _id(document), "score": _score(score)} if _is_number(document) else {
             "score": _score(score)}  # fmt: skip
     for name, read in (("id", _id), ("score", _score)):
@@ -148,22 +152,42 @@ def _id_and_score(document: object) -> dict[str, Any]:
     return {name: value for name, value in told.items() if value is not None}
 
 
+def _without_keys(documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Ids are often URLs, which may hold keys. All are looked through at once."""
+    ids = [one["id"] for one in documents if type(one.get("id")) is str]
+    if not ids:
+        return documents
+    clean = scrub_text("\n".join(ids)).split("\n")
+    if len(clean) != len(ids):
+        clean = [scrub_text(one) for one in ids]
+    left = iter(clean)
+    return [
+        {**one, "id": next(left)[:LONGEST_ID]} if type(one.get("id")) is str else one
+        for one in documents
+    ]
+
+
 def _is_number(value: object) -> bool:
-    return type(value) is not bool and isinstance(value, Real)
+    return type(value) is not bool and is_a(value, Real)
 
 
 def _id(value: object) -> str | int | None:
-    """Ids are texts, whole numbers (numpy's too) or UUIDs."""
-    if isinstance(value, str):
-        return value[:256]
-    if type(value) is not bool and isinstance(value, Integral):
-        return int(value)
-    return str(value) if type(value).__name__ == "UUID" else None
+    """Ids are texts, whole numbers (numpy's too) or UUIDs; never raises."""
+    try:
+        if is_a(value, str):
+            return str(value)[: 4 * LONGEST_ID]
+        if type(value) is not bool and is_a(value, Integral):
+            found = int(value)  # type: ignore[call-overload]
+            return found if found.bit_length() <= LONGEST_ID else None
+        return str(value) if type(value).__name__ == "UUID" else None
+    except Exception:  # noqa: BLE001  a stranger's object may raise anything
+        return None
 
 
 def _score(value: object) -> float | None:
-    """A finite number; the databases' and models' own kinds of numbers as well."""
-    if type(value) is bool or not isinstance(value, Real):
+    """A finite number; the databases' and models' own kinds of numbers as well. Never raises."""
+    try:
+        found = float(value) if _is_number(value) else math.nan  # type: ignore[arg-type]
+    except Exception:  # noqa: BLE001  a whole number that no double holds, or a stranger's
         return None
-    found = float(value)
     return found if math.isfinite(found) else None

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
-import sys
 from collections.abc import Callable
 from dataclasses import replace
-from numbers import Integral
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar, overload
 
@@ -15,12 +11,14 @@ from opentelemetry import context as otel_context
 from opentelemetry.trace import SpanKind
 
 from tracer import semconv
+from tracer.sdk.arguments import whole
 from tracer.sdk.content import note_content, note_documents
 from tracer.sdk.items import usage_of
+from tracer.sdk.kinds import is_plain
 from tracer.sdk.live import Live, Spec
 from tracer.sdk.runtime import Runtime, active
-from tracer.sdk.sizes import NAME_EXTRA, size_of, size_of_plain_value
-from tracer.sdk.wrap import PLAIN, Begin, Finish, span_name, wrap
+from tracer.sdk.sizes import size_of
+from tracer.sdk.wrap import Begin, Finish, span_name, wrap
 from tracer.stages import Stage
 
 P = ParamSpec("P")
@@ -146,9 +144,10 @@ def retrieval(data_source: Any = "", *, top_k: int | None = None) -> Any:
         live = _begun(runtime, spec, function, args, kwargs)
         if not live.span.is_recording():
             return live
-        given = _arguments(function, args, kwargs)
-        most = top_k if top_k is not None else given.get("top_k", given.get("k"))
-        if type(most) is not bool and isinstance(most, Integral) and abs(int(most)) < 2**53:
+        given = spec.arguments.named(args, kwargs)
+        usual = spec.arguments.parameters.count
+        most = whole(top_k if top_k is not None else given.get("top_k", given.get("k", usual)))
+        if most is not None:
             live.span.set_attribute(semconv.GEN_AI_REQUEST_TOP_K, float(most))
         note_content(runtime, live.span, semconv.GEN_AI_RETRIEVAL_QUERY,
                      given.get("query", next(iter(given.values()), "")))  # fmt: skip
@@ -173,12 +172,12 @@ def tool(name: Any = "", *, call_id: str = "") -> Any:
     spec = Spec("execute_tool", Stage.TOOL, name=_text(name), attributes=told,
                 output=semconv.GEN_AI_TOOL_RESULT, named=semconv.GEN_AI_TOOL_NAME)  # fmt: skip
 
-    def begin(runtime: Runtime, spec: Spec, function: Any, args: Any, kwargs: Any) -> Live:
-        size = _size_of_arguments(function, args, kwargs)
+    def begin(runtime: Runtime, spec: Spec, _f: Any, args: Any, kwargs: Any) -> Live:
+        size = spec.arguments.size(args, kwargs)
         more = {semconv.ARGUMENTS_SIZE: size} if size is not None else None
         live = Live(runtime, spec, spec.span_name, None, more)
         if runtime.capture_content:
-            given = _arguments(function, args, kwargs)
+            given = spec.arguments.named(args, kwargs)
             note_content(runtime, live.span, semconv.GEN_AI_TOOL_ARGUMENTS, given)
         return live
 
@@ -204,7 +203,7 @@ def _model_call(operation: str, given: Any, stage_: Stage | None) -> Any:
 def _model_begun(runtime: Runtime, spec: Spec, function: Any, args: Any, kwargs: Any) -> Live:
     live = _begun(runtime, spec, function, args, kwargs)
     if runtime.capture_content:
-        given = _arguments(function, args, kwargs)
+        given = spec.arguments.named(args, kwargs)
         asked = given.get("messages", given.get("prompt", next(iter(given.values()), "")))
         note_content(runtime, live.span, semconv.GEN_AI_INPUT_MESSAGES, asked)
     return live
@@ -213,7 +212,7 @@ def _model_begun(runtime: Runtime, spec: Spec, function: Any, args: Any, kwargs:
 def _model_answered(live: Live, result: Any) -> None:
     if type(result) is str:
         note_content(live.runtime, live.span, semconv.GEN_AI_OUTPUT_MESSAGES, result)
-    elif type(result) not in PLAIN or type(result) is dict:
+    elif not is_plain(result) or type(result) is dict:
         live.told.update(usage_of(result))
 
 
@@ -257,63 +256,3 @@ def agent(name: Any = "") -> Any:
     spec = Spec("invoke_agent", root=True, name=_text(name), attributes=told,
                 output=semconv.GEN_AI_OUTPUT_MESSAGES)  # fmt: skip
     return _use(name, Instrument(spec, _begun, _nothing))
-
-
-_AS_WRITTEN: dict[str, Any] = {}
-if sys.version_info >= (3, 14):  # they are evaluated there, and may name what is not imported
-    from annotationlib import Format
-
-    _AS_WRITTEN["annotation_format"] = Format.FORWARDREF
-
-
-@functools.lru_cache(maxsize=2048)
-def _signature(function: Any) -> tuple[inspect.Signature, tuple[str, ...] | None, bool]:
-    """The signature, the names of the parameters where each has one and no star, and whether
-    one of them is the method's own object."""
-    found = inspect.signature(function, **_AS_WRITTEN)
-    parameters = found.parameters.values()
-    plain = all(p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) for p in parameters)
-    names = tuple(p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD)
-    return found, names if plain else None, not {"self", "cls"}.isdisjoint(found.parameters)
-
-
-def _size_of_arguments(
-    function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> int | None:
-    """The size of :func:`_arguments`, which are not made for plain ones given by place."""
-    try:
-        _, names, has_owner = _signature(function)
-    except Exception:  # noqa: BLE001  as there
-        names, has_owner = None, True
-    if has_owner or kwargs or not args or names is None or len(args) > len(names):
-        return size_of(_arguments(function, args, kwargs))
-    size = at = 0
-    for one in args:
-        found = size_of_plain_value(one)
-        if found is None:
-            return size_of(_arguments(function, args, kwargs))
-        size += len(names[at]) + NAME_EXTRA + found
-        at += 1  # noqa: SIM113  enumerate would take longer
-    return size
-
-
-def _arguments(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """The call's arguments by name, without ``self`` and ``cls``."""
-    try:
-        signature, names, has_owner = _signature(function)
-        if names is not None and len(args) <= len(names):
-            bound: dict[str, Any] = {}
-            at = 0
-            for one in args:  # zip and enumerate would take twice as long for the usual few
-                bound[names[at]] = one
-                at += 1  # noqa: SIM113
-            if kwargs:
-                bound.update(kwargs)
-        else:
-            bound = dict(signature.bind(*args, **kwargs).arguments)
-    except Exception:  # noqa: BLE001  unhashable, without a signature, or called wrongly
-        return dict(kwargs)
-    if has_owner:
-        bound.pop("self", None)
-        bound.pop("cls", None)
-    return bound

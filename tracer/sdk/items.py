@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tracer import semconv
+from tracer.sdk.kinds import is_a
 from tracer.sdk.root import Carries
 
 _HIDDEN = ("reasoning", "reasoning_content", "tool_calls", "function_call", "refusal", "audio")
@@ -31,19 +32,19 @@ _CACHED = ("cache_read_input_tokens", "cache_creation_input_tokens")
 def get(value: object, name: str) -> Any:
     """A field of a dictionary or an object; None where it has none, or raises."""
     try:
-        return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
+        return value.get(name) if is_a(value, Mapping) else getattr(value, name, None)  # type: ignore[attr-defined]
     except Exception:  # noqa: BLE001  a stranger's property
         return None
 
 
 def carries_of(item: object) -> Carries:
     """Whether an item holds a generated token, and a visible one; unknown kinds of items do."""
-    if isinstance(item, str):
-        return _visible(item)
+    if is_a(item, str):
+        return _visible(item)  # type: ignore[arg-type]
     choices = get(item, "choices")
     if isinstance(choices, list | tuple):
         return max((_of_choice(one) for one in choices), default=Carries.NOTHING)
-    if choices is None and isinstance(item, Mapping) and "choices" in item:
+    if choices is None and is_a(item, Mapping) and "choices" in item:  # type: ignore[operator]
         return Carries.NOTHING
     kind = get(item, "type")
     return _of_event(item, kind) if isinstance(kind, str) else Carries.ANSWER
@@ -94,8 +95,8 @@ def _str(value: object) -> str:
 
 def piece_of(item: object) -> str | None:
     """The answer's text in an item; empty where it has none, None where its kind is not known."""
-    if isinstance(item, str):
-        return item
+    if is_a(item, str):
+        return item  # type: ignore[return-value]
     choices = get(item, "choices")
     if isinstance(choices, list | tuple):
         first = choices[0] if choices else None
@@ -111,7 +112,7 @@ def piece_of(item: object) -> str | None:
 
 def usage_of(result: object) -> dict[str, int]:
     """Tokens as the server counted them, in an answer, a chunk or an event: attributes."""
-    if isinstance(result, str | bytes):
+    if is_a(result, str | bytes):
         return {}
     usage = get(result, "usage")
     for where in ("response", "message"):  # OpenAI's last event and Anthropic's first

@@ -12,6 +12,7 @@ from opentelemetry import trace as otel
 from opentelemetry.trace import Span, SpanKind
 
 from tracer import semconv
+from tracer.sdk.arguments import Arguments
 from tracer.sdk.attributes import When, below_what_is_there, write
 from tracer.sdk.root import SPAN_KEY, Carries, Task, below, task_of
 from tracer.sdk.runtime import FORKS, Late, Runtime
@@ -32,6 +33,7 @@ class Spec:
     ``from_first_item``: the stage begins with a stream's first item; without one there is
     no stage, because nobody says how the wait divides. ``output``: the attribute that takes
     the text of a stream where content is captured. ``named``: the attribute that takes the name.
+    ``arguments``: what names those of the decorated function.
     """
 
     operation: str = ""
@@ -44,6 +46,7 @@ class Spec:
     output: str = ""
     span_name: str = ""
     named: str = ""
+    arguments: Arguments = field(default_factory=Arguments)
 
     def __post_init__(self) -> None:
         told: dict[str, Any] = {}

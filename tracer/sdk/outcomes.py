@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import string
+from typing import Any
 
 from opentelemetry import trace as otel
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
@@ -13,7 +14,8 @@ from tracer.export import SCOPE
 from tracer.ids import RandomIds
 from tracer.sdk.content import SLACK
 from tracer.sdk.runtime import Runtime, active
-from tracer.sdk.secrets import scrub_text
+from tracer.sdk.secrets import HIDDEN, scrub_text
+from tracer.sdk.sizes import text_of
 from tracer.spans import SpanDraft, to_readable
 
 _IDS = RandomIds()
@@ -43,8 +45,8 @@ def outcome(
         ValueError: ``trace_id`` is no trace id, there is no current one, or ``score`` is no number.
     """
     known = _trace_id(trace_id)
-    if score is not None and not math.isfinite(score):
-        raise ValueError(f"score {score!r} is not a finite number: leave it out if there is none")
+    if score is not None and not _is_finite(score):
+        raise ValueError("score is not a finite number: leave it out if there is none")
     runtime = active()
     if runtime is None:
         return False
@@ -56,13 +58,20 @@ def outcome(
     return True
 
 
+def _is_finite(score: float) -> bool:
+    try:
+        return math.isfinite(score)
+    except (OverflowError, TypeError, ValueError):  # no double holds it, or it is no number
+        return False
+
+
 def _trace_id(told: str | int | None) -> int:
     text = f"{told:032x}" if isinstance(told, int) else (told or current_trace_id() or "").strip()
     if len(text) == _TRACE_ID_DIGITS and set(text) <= _HEX and int(text, 16):
         return int(text, 16)
     if told is None:
         raise ValueError("there is no current trace: give the trace_id (32 hex digits)")
-    raise ValueError(f"trace_id {told!r} is not one: give 32 hex digits, not all of them 0")
+    raise ValueError(f"trace_id {text[:64]!r} is not one: give 32 hex digits, not all of them 0")
 
 
 def _emit(
@@ -71,7 +80,7 @@ def _emit(
     at = runtime.clock.mono_ns()
     runtime.place(at)
     now = at + runtime.offset_ns
-    told: dict[str, str | bool | float] = {semconv.OUTCOME_SUCCESS: success}
+    told: dict[str, Any] = {semconv.OUTCOME_SUCCESS: success}
     if score is not None:
         told[semconv.OUTCOME_SCORE] = float(score)
     if reason:
@@ -82,8 +91,13 @@ def _emit(
         processor.on_end(span)
 
 
-def _reason(runtime: Runtime, reason: str) -> dict[str, str]:
+def _reason(runtime: Runtime, reason: str) -> dict[str, Any]:
     """The caller's own words: redacted and cut, recorded because they were given for it."""
-    text = runtime.redact(semconv.OUTCOME_REASON, reason) if runtime.redact else reason
-    most = runtime.content_limit
-    return {semconv.OUTCOME_REASON: scrub_text(text[: most + SLACK])[:most]}
+    text, most = text_of(reason), runtime.content_limit
+    try:
+        hook = runtime.redact
+        text = text if hook is None else "".join((hook(semconv.OUTCOME_REASON, text),))
+    except Exception:  # noqa: BLE001  what could not be redacted is not recorded; the outcome is
+        return {semconv.OUTCOME_REASON: HIDDEN}
+    told: dict[str, Any] = {semconv.OUTCOME_REASON: scrub_text(text[: most + SLACK])[:most]}
+    return {**told, semconv.CUT: [f"{semconv.OUTCOME_REASON}={len(text)}"]} if len(text) > most else told

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
+import pickle
 from collections.abc import Callable, Mapping
 from concurrent import futures
 from dataclasses import dataclass
 from multiprocessing.context import BaseContext
+from multiprocessing.reduction import ForkingPickler
 from typing import Any, ParamSpec, TypeVar
 
 from opentelemetry import context as otel_context
@@ -15,6 +18,7 @@ from tracer.sdk.leaving import flush_at_end_of_child
 from tracer.sdk.root import Interval, Task, current_task, with_task
 from tracer.sdk.runtime import active, configure
 
+log = logging.getLogger("stagelens.sdk")
 P = ParamSpec("P")
 R = TypeVar("R")
 _INTERVALS = "__stagelens_intervals__"
@@ -30,8 +34,8 @@ class ProcessPoolExecutor(futures.ProcessPoolExecutor):
     """The standard one; spans of its processes are below the span that submitted the call.
 
     The processes record as this one does: what :func:`configure` was given is given to them
-    too, except a redaction hook that cannot be pickled. The stages of a call count in the
-    task that submitted it. Spans leave a process when it ends or every half second.
+    too. Where its redaction hook cannot be taken along they record no content. The stages of
+    a call count in the task that submitted it. Spans leave a process when it ends or every half second.
     """
 
     def __init__(
@@ -43,7 +47,7 @@ class ProcessPoolExecutor(futures.ProcessPoolExecutor):
         **more: Any,
     ) -> None:
         runtime = active()
-        given = dict(runtime.given) if runtime is not None and runtime.given else None
+        given = _Given.of(runtime.given) if runtime is not None and runtime.given else None
         super().__init__(
             max_workers, mp_context, _begin_process, (given, initializer, initargs), **more
         )
@@ -59,6 +63,37 @@ class ProcessPoolExecutor(futures.ProcessPoolExecutor):
         outer: _Future[R] = _Future(inner)
         inner.add_done_callback(lambda done: _settle(done, outer, task))
         return outer
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """What :func:`configure` was given. The hook is pickled beside it, so that one that cannot
+    be taken along, or cannot be found there, costs its process the content alone.
+    """
+
+    settings: Mapping[str, Any]
+    redact: bytes | None
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> _Given:
+        try:
+            redact = bytes(ForkingPickler.dumps(given.get("redact")))
+        except Exception:  # noqa: BLE001  pickling runs what the hook says
+            redact = None
+        return cls({name: one for name, one in given.items() if name != "redact"}, redact)
+
+    def there(self) -> dict[str, Any]:
+        """The arguments for :func:`configure` in the new process."""
+        try:
+            if self.redact is not None:
+                return {**self.settings, "redact": pickle.loads(self.redact)}  # noqa: S301  our parent's
+        except Exception as problem:  # noqa: BLE001  its module may be another one here
+            kind = type(problem).__name__
+        else:
+            kind = "it cannot be pickled"
+        if self.settings.get("capture_content"):
+            log.warning("no content is recorded in this process: its redaction is not here (%s)", kind)
+        return {**self.settings, "capture_content": False}
 
 
 class _Future(futures.Future[R]):
@@ -94,13 +129,13 @@ def _settle(inner: futures.Future[Any], outer: _Future[Any], task: Task | None) 
 
 
 def _begin_process(
-    given: Mapping[str, Any] | None,
+    given: _Given | None,
     initializer: Callable[..., object] | None,
     initargs: tuple[Any, ...],
 ) -> None:
     """In the new process: record as the parent does. A forked one does already."""
     if given is not None and active() is None:
-        configure(**given)
+        configure(**given.there())
         flush_at_end_of_child()
     if initializer is not None:
         initializer(*initargs)

@@ -18,7 +18,7 @@ from tracer.export_settings import SpanGroup
 from tracer.sdk.attributes import When
 from tracer.sdk.root import Task, current_task, task_of
 from tracer.sdk.runtime import Runtime
-from tracer.sdk.secrets import without_content, without_secrets
+from tracer.sdk.secrets import scrub_text, without_content, without_secrets
 from tracer.sdk.starts import Starts, starts_of
 from tracer.spans import SpanDraft
 from tracer.stages import Stage
@@ -186,11 +186,11 @@ def draft_of(span: ReadableSpan, *, ours: bool = True, hide: bool = False) -> Sp
     if not ours:
         take_out = without_content if hide else without_secrets
         attributes = take_out(attributes)
-        events = [(name, at, take_out(told)) for name, at, told in events]
+        events = [(scrub_text(name), at, take_out(told)) for name, at, told in events]
         links = [(trace_id, span_id, take_out(told)) for trace_id, span_id, told in links]
     start, end = span.start_time or 0, span.end_time or 0
     return SpanDraft(
-        name=span.name,
+        name=span.name if ours else scrub_text(span.name),
         span_id=context.span_id,
         parent_id=None if parent is None else parent.span_id,
         start_unix_ns=start,

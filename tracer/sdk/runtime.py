@@ -176,8 +176,9 @@ def configure(
         wanted = instruments.find(instrument)
         given = {
             "service_name": service_name, "endpoint": endpoint, "instrument": tuple(instrument),
-            "headers": headers,
+            "headers": None if headers is None else dict(headers),
             "capture_content": _captures(capture_content), "content_limit": content_limit,
+            "redact": redact,
             "queue_items": queue_items, "flush_s": flush_s,
         }  # fmt: skip
         at = clock or SystemClock()

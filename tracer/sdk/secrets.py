@@ -11,7 +11,12 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+from tracer.sdk.kinds import is_a
+from tracer.sdk.sizes import fits
+
 HIDDEN = "[hidden]"
+MOST_DEPTH = 8
+"""Levels that are looked through; what lies below is not recorded."""
 _NAMES = (
     r"authorization|api[-_ ]?key|apikey|cookie|passw(?:or)?d|passphrase|secret(?!ar)|credentials?"
     r"|(?:access|auth|bearer|id|refresh|session|security|csrf|xsrf)[-_]?token|private[-_]?key|x-amz-signature|jwt"
@@ -27,6 +32,9 @@ _PATTERNS = (
     ( \\{{1,8}}["'].*?\\{{1,8}}["'] | b?"(?:[^"\\]|\\.)*" | b?'(?:[^'\\]|\\.)*'
     | \[[^\]]{{0,4096}}\]? | \{{[^}}]{{0,4096}}\}}?
     | (?:(?:bearer|basic|digest|negotiate)\s{{1,9}})? [^\s"'&,;)}}\]]+ )""",
+    r"""(?x) ( (?: (?<=["'])(?:token|auth|key|sig|signature)\\{0,8}["']\s{0,9}:
+    | (?<![\w-])(?:token|auth|key|sig|signature|pwd|pass|bearer)\s?=(?!=) ) \s{0,9} )
+    ( \\{1,8}["'].*?\\{1,8}["'] | b?"(?:[^"\\]|\\.)*" | b?'(?:[^'\\]|\\.)*' | [^\s"'&,;)}\]]+ )""",
     r"([?&;](?:token|auth|key|sig|signature|pwd|pass)=)[^&;\s\"'#]+",
     rf"((?:{_NAMES})[\w-]{{0,64}}(?:%22)?%3[ad](?:%22)?)[^%&\s\"']+",
     rf"(<(?:[\w:-]{{0,32}})(?:{_NAMES})[\w-]{{0,32}}>)[^<]+(?=</)",
@@ -66,9 +74,9 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 def is_secret(name: object) -> bool:
     """Whether a field of this name holds a key."""
-    if isinstance(name, bytes):
-        name = name.decode("latin-1")
-    return isinstance(name, str) and _compiled(_NAME).search(name) is not None
+    if is_a(name, bytes):
+        name = name.decode("latin-1")  # type: ignore[attr-defined]
+    return is_a(name, str) and _compiled(_NAME).search(str(name)) is not None
 
 
 class Room:
@@ -94,22 +102,28 @@ def scrub(value: Any, room: Room | None = None, depth: int = 0) -> Any:
     As much of it as there is ``room`` for.
     """
     room = room or Room(2**62)
-    if isinstance(value, str):
+    if is_a(value, str):
         return scrub_text(room.take(value))
-    if isinstance(value, bytes | bytearray):
+    if is_a(value, bytes | bytearray):
         return scrub_text(room.take(value[: max(0, room.left) + 4].decode("utf-8", "replace")))
     room.left -= 2
-    if depth > 8 or isinstance(value, int | float | None):
+    if value is None or is_a(value, int | float):
         return value
-    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+    if depth > MOST_DEPTH:
+        room.over = True
+        return HIDDEN
+    if is_a(value, tuple) and hasattr(value, "_asdict"):
         value = value._asdict()
-    if isinstance(value, Mapping):
+    if is_a(value, Mapping):
         return _scrub_fields(value, room, depth)
-    if isinstance(value, list | tuple):
-        if len(value) == 2 and is_secret(value[0]):
+    if is_a(value, list | tuple):
+        if 2 <= len(value) <= 3 and is_secret(value[0]):  # a header may have its kind between
             return [value[0], HIDDEN]
         return [scrub(one, room, depth + 1) for one in value if not room.is_full()]
-    return value
+    if fits(value):
+        return value
+    room.over = True
+    return f"<{type(value).__name__}>"
 
 
 def _scrub_fields(value: Mapping[Any, Any], room: Room, depth: int) -> dict[Any, Any]:
@@ -147,10 +161,19 @@ def _without(text: str, pattern: re.Pattern[str]) -> str:
 def without_secrets(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Attributes of another instrumentation without headers and keys."""
     return {
-        name: scrub_text(value) if isinstance(value, str) else value
+        name: _clean(value)
         for name, value in attributes.items()
         if not _compiled(_HEADER_ATTRIBUTE).match(name) and not is_secret(name)
     }
+
+
+def _clean(value: Any) -> Any:
+    """An attribute's value: a text, or several."""
+    if isinstance(value, str):
+        return scrub_text(value)
+    if isinstance(value, list | tuple):
+        return [_clean(one) for one in value]
+    return without_secrets(value) if isinstance(value, Mapping) else value
 
 
 def without_content(attributes: Mapping[str, Any]) -> dict[str, Any]:

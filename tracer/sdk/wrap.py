@@ -12,6 +12,8 @@ from types import CoroutineType, MethodType
 from typing import Any
 
 from tracer.sdk import runtime as handle
+from tracer.sdk.arguments import Arguments
+from tracer.sdk.kinds import PLAIN_IDS, is_kind
 from tracer.sdk.live import Live, Spec
 from tracer.sdk.runtime import Runtime, active
 from tracer.sdk.streams import AsyncStream, SyncStream
@@ -20,9 +22,6 @@ Begin = Callable[[Runtime, Spec, Callable[..., Any], tuple[Any, ...], dict[str, 
 Finish = Callable[[Live, Any], None]
 _METHODS = ("cache_info", "cache_clear", "cache_parameters")
 """Of :func:`functools.lru_cache`."""
-PLAIN = frozenset(
-    {str, bytes, bytearray, dict, list, tuple, set, frozenset, int, float, bool, type(None)}
-)
 
 
 def wrap(function: Any, spec: Spec, begin: Begin, finish: Finish) -> Any:
@@ -38,7 +37,7 @@ def wrap(function: Any, spec: Spec, begin: Begin, finish: Finish) -> Any:
         return type(function)(inner)
     plain = inspect.isroutine(function) or isinstance(function, functools.partial)
     called = function if plain else getattr(function, "__call__", function)  # noqa: B004
-    spec = replace(spec, span_name=span_name(spec, function))
+    spec = replace(spec, span_name=span_name(spec, function), arguments=Arguments(function))
     if spec.named:
         spec = replace(spec, attributes={**spec.attributes, spec.named: spec.name or own_name(function)})
     kind: Callable[..., Any]
@@ -209,8 +208,8 @@ def _begin(
 def _given(live: Live, result: Any, finish: Finish) -> Any:
     """What was given: a coroutine or a stream is watched to its end, all else ends the span."""
     kind = type(result)
-    if kind not in PLAIN:
-        if isinstance(result, CoroutineType):
+    if id(kind) not in PLAIN_IDS:
+        if issubclass(kind, CoroutineType):
             return _later(_Pending(live, result), finish)
         try:
             if hasattr(kind, "_asyncio_future_blocking"):
@@ -228,7 +227,8 @@ def _finish(live: Live, result: Any, finish: Finish) -> None:
         finish(live, result)
     except Exception:  # noqa: BLE001
         live.runtime.fault()
-    live.end()
+    finally:
+        live.end()
 
 
 def _when_done(live: Live, future: Any, finish: Finish) -> Any:
@@ -250,11 +250,11 @@ def _when_done(live: Live, future: Any, finish: Finish) -> Any:
 
 def _stream_of(live: Live, result: Any, kind: type, finish: Finish) -> Any:
     """``result`` inside the span if it is a stream, or an answer with one; else None."""
-    if issubclass(kind, AsyncGenerator):
+    if is_kind(kind, AsyncGenerator):
         return AsyncStream(live, result)
-    if issubclass(kind, Generator) and inspect.isawaitable(result):
+    if is_kind(kind, Generator) and inspect.isawaitable(result):
         return _later(_Pending(live, result), finish)
-    if issubclass(kind, Generator) or (live.spec.root and _is_lazy(kind)):
+    if is_kind(kind, Generator) or (live.spec.root and _is_lazy(kind)):
         return SyncStream(live, result)
     held = getattr(result, "__dict__", None)  # a stranger's object may have any attribute asked for
     body = held.get("body_iterator") if type(held) is dict else None
@@ -270,7 +270,8 @@ def _stream_of(live: Live, result: Any, kind: type, finish: Finish) -> Any:
 
 def _is_lazy(kind: type) -> bool:
     """``map``, ``filter``, ``zip`` and what :mod:`itertools` makes run while they are read."""
-    return kind in (map, filter, zip, enumerate) or kind.__module__ == "itertools"
+    lazy = any(kind is one for one in (map, filter, zip, enumerate))
+    return lazy or kind.__module__ == "itertools"
 
 
 class _Pending:

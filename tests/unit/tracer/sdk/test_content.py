@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import tracer
 from tracer import semconv
 from tracer.clock import Anchor, SystemClock
-from tracer.sdk.decorators import _size_of_arguments
+from tracer.sdk.arguments import Arguments
 from tracer.sdk.runtime import Runtime, active, install
 from tracer.sdk.sizes import EXACT, MOST_PARTS, size_of, text_of
 from tracer.testing import recording
@@ -38,9 +38,9 @@ def test_a_tool_s_arguments_are_as_long_as_their_json(values):
 
     named = dict(zip(("a", "bb", "c"), values, strict=False))
     expected = len(text_of(named))
-    assert _size_of_arguments(call, tuple(values), {}) == expected
-    assert _size_of_arguments(call, (), named) == expected
-    assert _size_of_arguments(method, (object(), *values), {}) == expected
+    assert Arguments(call).size(tuple(values), {}) == expected
+    assert Arguments(call).size((), named) == expected
+    assert Arguments(method).size((object(), *values), {}) == expected
 
 
 def test_a_long_value_is_measured_without_writing_it_out():

@@ -57,6 +57,47 @@ def test_calls_in_processes_are_below_their_task_and_count_in_its_stages(how, tm
     assert told["stagelens.stage.tool_ns"] >= 600_000_000
 
 
+HOOKED = """
+import multiprocessing
+
+def hide(name, text):
+    return "hidden by the hook"
+
+@tracer.tool
+def look(x):
+    return x
+
+if __name__ == "__main__":
+    hook = hide if os.environ["HOOK"] == "module" else lambda _name, text: text.replace("CANARY", "")
+    tracer.configure("pools", os.environ["AT"], capture_content=True, redact=hook)
+    context = multiprocessing.get_context(os.environ["HOW"])
+    with tracer.ProcessPoolExecutor(1, context) as pool:
+        print(pool.submit(look, "CANARY").result(), pool.submit(look, "CANARY").result())
+"""
+
+
+@pytest.mark.parametrize("how", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize("hook", ["module", "lambda"])
+def test_the_redaction_hook_holds_in_the_processes_or_they_record_no_content(how, hook, tmp_path):
+    """A lambda cannot be taken along to a process that is no fork, which tells it once."""
+    program = tmp_path / "program.py"
+    program.write_text("import os, sys, time\nimport tracer\n" + HOOKED)
+    with otlp_peer() as peer:
+        done = run(
+            "import subprocess\n"
+            "sys.exit(subprocess.run([sys.executable, os.environ['PROGRAM']]).returncode)",
+            AT=peer.url, HOW=how, HOOK=hook, PROGRAM=str(program),
+        )  # fmt: skip
+        spans = peer.spans()
+    assert done.stdout.split() == ["CANARY", "CANARY"]
+    assert len(spans) == 2
+    assert "CANARY" not in str(spans)
+    results = [a.value.string_value for s in spans for a in s.attributes if a.key.endswith("call.result")]
+    lost = hook == "lambda" and how != "fork"
+    assert results == ([] if lost else ["hidden by the hook" if hook == "module" else ""] * 2)
+    assert done.stderr.count("no content is recorded in this process") == lost
+
+
 def test_without_set_up_it_is_the_standard_pool():
     """The very same future, and nothing wrapped."""
     done = run(
