@@ -71,7 +71,7 @@ def own_name(function: Any) -> str:
 
 
 def _named(wrapper: Any, function: Any) -> Any:
-    if not hasattr(type(function), "__get__") or isinstance(function, MethodType):
+    if not _is_bound_by_classes(function):
         wrapper = _Unbound(wrapper)
     updated: tuple[str, ...] = functools.WRAPPER_UPDATES if hasattr(function, "__name__") else ()
     functools.update_wrapper(wrapper, function, updated=updated)
@@ -79,6 +79,13 @@ def _named(wrapper: Any, function: Any) -> Any:
         if hasattr(function, name) and not hasattr(wrapper, name):
             setattr(wrapper, name, getattr(function, name))
     return wrapper
+
+
+def _is_bound_by_classes(function: Any) -> bool:
+    """Whether a class that holds it hands its object over; 3.13 only warns that partials will be."""
+    if isinstance(function, functools.partial):
+        return sys.version_info >= (3, 14)
+    return hasattr(type(function), "__get__") and not isinstance(function, MethodType)
 
 
 class _GeneratorFunction:
