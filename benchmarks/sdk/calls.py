@@ -12,11 +12,10 @@ from typing import Any
 
 import contestants
 import pytest
+from contestants import CALLS, PLAIN, ROUNDS, TURNS, WITHOUT
 
-TURNS, ROUNDS, CALLS = 20, 3, 1_000
 NAME = os.environ["STAGELENS_CONTESTANT"]
 RAW, CALLED, OFF = contestants.set_up(NAME)
-PLAIN, WITHOUT = "plain call", "@llm not configured"
 
 
 def timed() -> list[tuple[str, Callable[[int], object]]]:

@@ -14,6 +14,9 @@ from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerPro
 
 Call = Callable[[int], object]
 SetUp = tuple[Call, dict[str, Call], Call | None]
+TURNS, ROUNDS, CALLS = 20, 3, 1_000
+"""Of each call: turns with the others, rounds in a turn, calls in a round."""
+PLAIN, WITHOUT = "plain call", "@llm not configured"
 CONTESTANTS = ("stagelens", "logfire", "traceloop-sdk", "openlit")
 
 

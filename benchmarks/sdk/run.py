@@ -28,13 +28,15 @@ HERE = Path(__file__).resolve()
 ROOT = HERE.parents[2]
 sys.path[:0] = [str(HERE.parent), str(ROOT)]
 
-from contestants import CONTESTANTS  # noqa: E402  found by the path above
+from contestants import CALLS, CONTESTANTS, PLAIN, ROUNDS, TURNS, WITHOUT  # noqa: E402  by the path above
 
 from stagelens.bench.machine import machine, versions  # noqa: E402
 
 IMPORTS = 7
-PLAIN, WITHOUT = "plain call", "@llm not configured"
-LOAD = "20 turns of 3 rounds of 1,000 calls by pytest-benchmark, CPU time of the calling thread"
+LOAD = (
+    f"{TURNS} turns of {ROUNDS} rounds of {CALLS:,} calls by pytest-benchmark, CPU time of the "
+    "calling thread"
+)
 IMPORT = "import tracer beyond opentelemetry's own, CPU ms"
 Measured = Mapping[str, list[float]]
 

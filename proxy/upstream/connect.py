@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable
+from functools import lru_cache
 from socket import IPPROTO_TCP, SOCK_STREAM, TCP_NODELAY
 from typing import TypeVar
-from urllib.parse import SplitResult
+from urllib.parse import urlsplit
 
 import aiohappyeyeballs
 
@@ -29,9 +30,13 @@ class Unreachable(Exception):
     """No connection: the name, the address, the port or the certificate is wrong."""
 
 
-def origin_of(parts: SplitResult, verify: bool) -> Origin:
+@lru_cache(maxsize=256)
+def divided(url: str, verify: bool) -> tuple[Origin, str, str]:
+    """Where a URL leads, its host as a header has it, and what is asked for there."""
+    parts = urlsplit(url)
     port = parts.port or (443 if parts.scheme == "https" else 80)
-    return parts.scheme, parts.hostname or "", port, verify
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    return (parts.scheme, parts.hostname or "", port, verify), parts.netloc, target
 
 
 class Dialer:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator
-from functools import lru_cache
-from urllib.parse import urlsplit
 
 from proxy.upstream.call import ConnectionMarks
-from proxy.upstream.connect import Dialer, Origin, origin_of
+from proxy.upstream.connect import Dialer, Origin, divided
 from proxy.upstream.http1 import Http1Connection, Http1Response
 from tracer.clock import Clock
 
@@ -41,7 +39,7 @@ class Http1Pool:
             ConnectionError: it broke before the head.
             ValueError: the answer is no HTTP, or a header cannot be written.
         """
-        origin, host, target = _divided(url, verify)
+        origin, host, target = divided(url, verify)
         chunked = data is not None and not (
             isinstance(data, bytes) or any(name.lower() == "content-length" for name, _ in headers)
         )
@@ -101,11 +99,3 @@ def _head(
     if _BREAKS.search("".join(lines)):
         raise ValueError("a header holds a line break")
     return "\r\n".join((*lines, "", "")).encode("latin-1")
-
-
-@lru_cache(maxsize=256)
-def _divided(url: str, verify: bool) -> tuple[Origin, str, str]:
-    """Where a URL leads, its host as a header has it, and what is asked for there."""
-    parts = urlsplit(url)
-    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    return origin_of(parts, verify), parts.netloc, target

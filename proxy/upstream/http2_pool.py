@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from urllib.parse import urlsplit
 
 from proxy.upstream.call import ConnectionMarks
-from proxy.upstream.connect import Dialer, Origin, origin_of
+from proxy.upstream.connect import Dialer, Origin, divided
 from proxy.upstream.http2 import Http2Connection, Http2Response
 from tracer.clock import Clock
 
@@ -42,15 +41,13 @@ class Http2Pool:
             NotHttp2, ConnectTimeout, Unreachable: no HTTP/2 connection came about.
             ConnectionError: it broke before the head.
         """
-        parts = urlsplit(url)
-        origin = origin_of(parts, verify)
+        origin, host, target = divided(url, verify)
         if origin in self._without:
             raise NotHttp2
         connection = await self._connection(origin, marks)
-        path = parts.path + (f"?{parts.query}" if parts.query else "")
         fields = [
-            (b":method", method.encode()), (b":scheme", parts.scheme.encode()),
-            (b":authority", parts.netloc.encode()), (b":path", path.encode("latin-1") or b"/"),
+            (b":method", method.encode()), (b":scheme", origin[0].encode()),
+            (b":authority", host.encode()), (b":path", target.encode("latin-1")),
             *((n.lower().encode("latin-1"), v.encode("latin-1")) for n, v in headers),
         ]  # fmt: skip
         return await connection.request(fields, data)

@@ -35,17 +35,22 @@ if __name__ == "__main__":
 """
 
 
+def run_file(folder, source, **environment):
+    """Run ``source`` as a file: processes that are no forks import it."""
+    program = folder / "program.py"
+    program.write_text("import os, sys, time\nimport tracer\n" + source)
+    return run(
+        "import subprocess\n"
+        "sys.exit(subprocess.run([sys.executable, os.environ['PROGRAM']]).returncode)",
+        PROGRAM=str(program), **environment,
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize("how", ["fork", "spawn", "forkserver"])
 def test_calls_in_processes_are_below_their_task_and_count_in_its_stages(how, tmp_path):
     """Results and errors as the standard pool gives them; four tools of 0.2 s in the record."""
-    program = tmp_path / "program.py"
-    program.write_text("import os, sys, time\nimport tracer\n" + PROGRAM)
     with otlp_peer() as peer:
-        done = run(
-            "import subprocess\n"
-            "sys.exit(subprocess.run([sys.executable, os.environ['PROGRAM']]).returncode)",
-            AT=peer.url, HOW=how, PROGRAM=str(program),
-        )  # fmt: skip
+        done = run_file(tmp_path, PROGRAM, AT=peer.url, HOW=how)
         spans = {(s.name, s.span_id): s for s in peer.spans()}
     assert done.stdout.split("\n")[:2] == ["4 [6, 8] here", "LookupError True False"]
     [task] = [s for s in spans.values() if s.name == "task"]
@@ -80,14 +85,8 @@ if __name__ == "__main__":
 @pytest.mark.parametrize("hook", ["module", "lambda"])
 def test_the_redaction_hook_holds_in_the_processes_or_they_record_no_content(how, hook, tmp_path):
     """A lambda cannot be taken along to a process that is no fork, which tells it once."""
-    program = tmp_path / "program.py"
-    program.write_text("import os, sys, time\nimport tracer\n" + HOOKED)
     with otlp_peer() as peer:
-        done = run(
-            "import subprocess\n"
-            "sys.exit(subprocess.run([sys.executable, os.environ['PROGRAM']]).returncode)",
-            AT=peer.url, HOW=how, HOOK=hook, PROGRAM=str(program),
-        )  # fmt: skip
+        done = run_file(tmp_path, HOOKED, AT=peer.url, HOW=how, HOOK=hook)
         spans = peer.spans()
     assert done.stdout.split() == ["CANARY", "CANARY"]
     assert len(spans) == 2
