@@ -12,8 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
-import statistics
 import struct
 import subprocess
 import sys
@@ -30,6 +28,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.ingest.spans import BODY_TRACES, NAMES, bodies  # noqa: E402
+from stagelens.bench.machine import machine, versions  # noqa: E402
 from stagelens.ready import read_ready  # noqa: E402
 from tracer.clock import SystemClock  # noqa: E402
 
@@ -50,6 +49,15 @@ tables = {one.table: one.packed_bytes for one in sizes(store)}
 print(json.dumps({"spans": n["n"], "different": n["u"], "tables": tables}))
 store.close()
 """
+
+
+FIGURES = {
+    "acknowledged_per_s": ("acknowledged", "spans/s", "at least 150,000"),
+    "queryable_per_s": ("queryable", "spans/s", "at least 150,000"),
+    "cpu_us_per_span": ("CPU of the collector", "us/span", ""),
+    "sender_cpu_us_per_span": ("CPU of the sender", "us/span", ""),
+    "bytes_per_span": ("on disk, all tables, merged", "bytes/span", "at most 40"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,12 +187,13 @@ def main() -> int:
                 file, spans = make(Path(text) / "bodies", given.phoenix_spans, given.kind)
                 results.setdefault("phoenix", []).append(phoenix(given.phoenix, file, spans))
                 show("phoenix", results["phoenix"][-1])
+    sent = ", ".join(f"{rounds[0].spans:,} by {name}" for name, rounds in results.items())
     told = {
-        "kind": given.kind, "python": platform.python_version(), "cpus": os.cpu_count(),
+        "machine": machine(), "versions": versions(("stagelens", "chdb")),
+        "load": f"{given.rounds} rounds, spans: {sent}; {given.connections} connections; kind: {given.kind}",
+        "rows": rows_of(results),
         "results": {name: [asdict(one) for one in rounds] for name, rounds in results.items()},
-        "ratios": ratios(results),
     }  # fmt: skip
-    print(json.dumps(told["ratios"], indent=1))
     if given.out:
         given.out.write_text(json.dumps(told, indent=1) + "\n")
     return 0
@@ -200,20 +209,23 @@ def make(file: Path, spans: int, kind: str) -> tuple[Path, int]:
     return file, count
 
 
-def ratios(results: dict[str, list[Result]]) -> dict[str, dict[str, float]]:
-    """The plain route against each other contestant: medians of what was measured here."""
-    found = {}
+def rows_of(results: dict[str, list[Result]]) -> list[dict[str, object]]:
+    """Each contestant's figures, and the ratios of ours to those beside it, a value a round."""
+    found: list[dict[str, object]] = []
     for name, rounds in results.items():
-        if name != "plain" and "plain" in results:
-            found[f"plain/{name}"] = {
-                what: round(middle(results["plain"], what) / middle(rounds, what), 3)
-                for what in ("queryable_per_s", "cpu_us_per_span", "bytes_per_span")
-            }
+        for what, (said, unit, goal) in FIGURES.items():
+            values = [getattr(one, what) for one in rounds]
+            found.append({"what": f"{name}: {said}", "unit": unit, "values": values,
+                          "goal": goal if name == "plain" else ""})  # fmt: skip
+        for said, place in (("memory at the start", 0), ("most memory", -1)):
+            values = [one.rss_mib[place] for one in rounds]
+            found.append({"what": f"{name}: {said}", "unit": "MiB", "values": values})
+    for name in [one for one in results if one != "plain" and "plain" in results]:
+        for what in ("queryable_per_s", "cpu_us_per_span", "bytes_per_span"):
+            pairs = zip(results["plain"], results[name], strict=True)
+            values = [getattr(ours, what) / getattr(theirs, what) for ours, theirs in pairs]
+            found.append({"what": f"plain / {name}: {FIGURES[what][0]}", "values": values})
     return found
-
-
-def middle(rounds: list[Result], what: str) -> float:
-    return statistics.median(getattr(one, what) for one in rounds)
 
 
 def show(name: str, one: Result) -> None:
