@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from proxy.stream.sse import SseEvent, SseReader
+from proxy.upstream.decode import Decoder, Unreadable, decoder_for
 from stagelens.bench.sample import Sample
 
 MOST_SAID = 300
@@ -19,10 +21,11 @@ class Answer:
     def __init__(self, sample: Sample, *, keep_text: bool) -> None:
         self._sample = sample
         self._keep = keep_text
-        self._rest = b""
+        self._decoder: Decoder | None = None
+        self._events = SseReader()
         self._whole: list[bytes] = []
         self._held = 0
-        self._sse = False
+        self._sse = self._untyped = False
         self._done = False
         self.text: list[str] = []
 
@@ -32,22 +35,47 @@ class Answer:
         one.status, one.head_ns = status, now_ns
         if told := headers.get(b"x-stagelens-trace-id"):
             one.trace_id = told.decode("latin-1")
-        self._sse = status < 300 and b"text/event-stream" in headers.get(b"content-type", b"")
+        kind = headers.get(b"content-type", b"").lower()
+        well = 200 <= status < 300
+        self._sse = well and b"text/event-stream" in kind
+        self._untyped = well and one.stream and not kind
+        self._decode(headers.get(b"content-encoding", b"").decode("latin-1"))
+
+    def _decode(self, coding: str) -> None:
+        """Some compress what nobody asked them to."""
+        if coding.strip().lower() not in ("", "identity"):
+            try:
+                self._decoder = decoder_for(coding)
+            except Unreadable:
+                self._fail("encoded", f"the answer came as {coding}, which was not asked for")
 
     def body(self, data: bytes, now_ns: int) -> None:
         """A part of the body, read from the socket at ``now_ns``."""
         if not self._sample.first_chunk_ns:
             self._sample.first_chunk_ns = now_ns
-        if not self._sse:
-            self._held += len(data)
-            if self._held <= MOST_BODY:
-                self._whole.append(data)
+        if self._decoder is None:
+            self._part(data, now_ns)
             return
-        lines = (self._rest + data).split(b"\n")
-        self._rest = lines.pop()
-        for line in lines:
-            if line.startswith(b"data:"):
-                self._event(line[5:].strip(), now_ns)
+        try:
+            for piece in self._decoder.feed(data):
+                self._part(piece, now_ns)
+        except Unreadable:
+            self._fail("encoded", "the answer is not in the encoding that it names")
+
+    def _part(self, data: bytes, now_ns: int) -> None:
+        if self._untyped and data:
+            self._untyped = False
+            self._sse = not data.lstrip().startswith((b"{", b"["))
+        if self._sse:
+            if data.find(b"\n") == len(data) - 2 and _is_plain(data) and self._events.at_rest:
+                self._data(data[6:-2], now_ns)
+                return
+            for event in self._events.feed(data):
+                self._event(event, now_ns)
+            return
+        self._held += len(data)
+        if self._held <= MOST_BODY:
+            self._whole.append(data)
 
     def ended(self, now_ns: int) -> None:
         """The response is whole, by its own framing."""
@@ -57,6 +85,7 @@ class Answer:
         if not 200 <= one.status < 300:
             self._fail(f"http_{one.status}", body.decode("utf-8", "replace"))
         elif self._sse:
+            self._part(b"\n\n", now_ns)  # the last line may have no end
             if not self._done and not one.finish:
                 self._fail("cut_stream", "the stream ended without a finish reason or [DONE]")
         else:
@@ -67,7 +96,13 @@ class Answer:
         """The body of an answer that was no stream."""
         return b"".join(self._whole)
 
-    def _event(self, data: bytes, now_ns: int) -> None:
+    def _event(self, told: SseEvent, now_ns: int) -> None:
+        if told.event == "error":
+            self._fail("stream_error", told.data.decode("utf-8", "replace"))
+        elif data := told.data.strip():
+            self._data(data, now_ns)
+
+    def _data(self, data: bytes, now_ns: int) -> None:
         if data == b"[DONE]":
             self._done = True
             return
@@ -78,7 +113,7 @@ class Answer:
             for choice in event.get("choices") or ():
                 self._choice(choice, now_ns)
             self._usage(event.get("usage"))
-        except (ValueError, AttributeError, TypeError):
+        except (ValueError, AttributeError, TypeError, RecursionError):
             self._fail("bad_event", data.decode("utf-8", "replace"))
 
     def _choice(self, choice: dict[str, Any], now_ns: int) -> None:
@@ -103,7 +138,7 @@ class Answer:
             self._sample.finish = str(choice.get("finish_reason") or "")
             self.text.append(_words(choice.get("message") or choice))
             self._usage(told.get("usage"))
-        except (ValueError, LookupError, AttributeError, TypeError):
+        except (ValueError, LookupError, AttributeError, TypeError, RecursionError):
             self._fail("bad_answer", body.decode("utf-8", "replace"))
 
     def _usage(self, usage: dict[str, Any] | None) -> None:
@@ -119,6 +154,11 @@ class Answer:
         if not self._sample.error:
             self._sample.error = kind
             self._sample.said = " ".join(said.split())[:MOST_SAID]
+
+
+def _is_plain(data: bytes) -> bool:
+    """One event of one line, as servers write them: it needs no reader of event streams."""
+    return data.startswith(b"data: ") and data.endswith(b"\n\n") and b"\r" not in data
 
 
 def _words(delta: dict[str, Any]) -> str:

@@ -34,7 +34,8 @@ def assumptions(
 ) -> tuple[str, ...]:
     """One sentence each: load, lengths, prefixes, warm-up, clocks, and what spoils them."""
     return (
-        _load(settings), _lengths(settings), *notes, *_prefixes(settings), _warmup(settings),
+        _load(settings), _lengths(settings), *notes, *_prefixes(settings), *_primers(levels),
+        _warmup(settings),
         _CLOCKS, _SEED.format(settings.seed),
         *_doubts(levels),
     )  # fmt: skip
@@ -59,8 +60,9 @@ def _lengths(settings: BenchSettings) -> str:
         return "Lengths: as recorded, of prompts and of answers."
     forced = " (no early end)" if settings.ignore_eos else " (at most)"
     if settings.data:
-        output = settings.output or "as in the file, at 4 characters a token"
-        return f"Lengths: prompts of {settings.data.name}; answers {output}{forced}, tokens."
+        output = settings.output or "as the file says, or as long as those in it (4 characters a token)"
+        turns = "" if settings.turns == "1" else f"; {settings.turns} turns of each"
+        return f"Lengths: prompts of {settings.data.name}{turns}; answers {output}{forced}, tokens."
     turns = "" if settings.turns == "1" else f"; turns {settings.turns}, {settings.think_s:g} s apart"
     output = settings.output or DEFAULT_OUTPUT
     return f"Lengths: prompts {settings.input}, answers {output}{forced}, tokens{turns}."
@@ -72,13 +74,20 @@ def _prefixes(settings: BenchSettings) -> tuple[str, ...]:
     if settings.data:
         return ()
     if not settings.prefix_share:
-        return ("Prefixes: no two prompts begin alike.",)
+        return ("Prefixes: prompts begin alike only in the template and a first word or two.",)
     told = (
         f"Prefixes: {settings.prefix_share:.0%} of the prompts begin with one of "
         f"{settings.prefixes} shared prefix(es) of {settings.prefix_tokens} tokens, and are at "
         "least one longer."
     )
     return (told,)
+
+
+def _primers(levels: Sequence[Level]) -> tuple[str, ...]:
+    count = sum(one.counts.primers for one in levels)
+    if not count:
+        return ()
+    return (f"Prefixes: {count} requests before the first one put what was cached then there again.",)
 
 
 def _warmup(settings: BenchSettings) -> str:
@@ -100,8 +109,8 @@ def _doubts(levels: Sequence[Level]) -> list[str]:
         late = one.figure("late").p99_ns
         if late is not None and late > LATE_NS:
             found.append(
-                f"{one.label}: this client was itself late by {late / 1e6:.1f} ms at p99 (new "
-                "connections, or a busy machine); the figures from the send do not hold that."
+                f"{one.label}: requests left late by {late / 1e6:.1f} ms at p99 (new connections, or "
+                "a busy machine here); the figures from the send do not hold that."
             )
         if one.outputs_known and one.outputs_as_meant < one.outputs_known:
             short = one.outputs_known - one.outputs_as_meant
@@ -110,5 +119,13 @@ def _doubts(levels: Sequence[Level]) -> list[str]:
             other = one.inputs_known - one.inputs_as_meant
             found.append(f"{one.label}: {other} of {one.inputs_known} prompts had another length.")
         if one.figure("itl_chunk").n:
-            found.append(f"{one.label}: some chunks were not one token each; see chunk gaps.")
+            why = "some chunks were not one token each" if one.output_tokens is not None else (
+                "the server counted no tokens, so a chunk need not be one"
+            )
+            found.append(f"{one.label}: {why}; see chunk gaps.")
+        if one.counts.resent:
+            found.append(
+                f"{one.label}: {one.counts.resent} requests were sent again, as their kept connection "
+                "closed before any answer; a server that drops work looks the same."
+            )
     return found

@@ -80,7 +80,7 @@ def bench(file: Path | None, key_env: str, **given: Any) -> None:  # noqa: ANN40
     if out is not None:
         _check_out(out)
     try:
-        ended = run_bench(settings, name, os.environ.get(key_env) or None, where, given["quiet"])
+        ended = run_bench(settings, name, _key(key_env), where, given["quiet"])
     except (KeyboardInterrupt, asyncio.CancelledError):
         sys.stderr.write("stagelens: stopped before there was anything to tell\n")
         sys.exit(130)
@@ -89,6 +89,14 @@ def bench(file: Path | None, key_env: str, **given: Any) -> None:  # noqa: ANN40
     if not written:
         click.echo(text, nl=False)
     sys.exit(130 if ended.result.interrupted else int(out is not None and not written))
+
+
+def _key(variable: str) -> str | None:
+    """Without the line end that files and shells leave behind a key."""
+    key = os.environ.get(variable, "").strip()
+    if not (key.isascii() and key.isprintable()):
+        raise UserError(f"{variable} holds what no key can: check the variable", 2)
+    return key or None
 
 
 def _check_out(out: Path) -> None:

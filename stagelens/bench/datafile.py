@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,9 @@ from stagelens.errors import UserError
 CHARACTERS_PER_TOKEN = 4
 UNKNOWN_OUTPUT = 64
 _ROLES = {"human": "user", "user": "user", "system": "system",
-          "gpt": "assistant", "assistant": "assistant", "chatgpt": "assistant"}  # fmt: skip
+          "developer": "system", "gpt": "assistant", "assistant": "assistant",
+          "chatgpt": "assistant", "bing": "assistant", "bard": "assistant",
+          "model": "assistant", "ai": "assistant"}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +38,16 @@ def read_items(path: Path) -> tuple[tuple[Item, ...], int]:
         UserError: it cannot be read, or holds nothing to send.
     """
     try:
-        entries = _entries(path.read_text(encoding="utf-8"))
+        entries = _entries(path.read_text(encoding="utf-8-sig"))
     except OSError as problem:
         raise UserError(f"data file {path} cannot be read ({problem.strerror})", 2) from None
-    except ValueError:
-        raise UserError(f"data file {path} is neither JSON nor JSON lines in UTF-8", 2) from None
+    except RecursionError:
+        raise UserError(f"data file {path} is nested too deeply to be read", 2) from None
+    except ValueError as problem:
+        where = f": see {problem}" if str(problem).startswith("line ") else ""
+        raise UserError(
+            f"data file {path} is neither JSON nor JSON lines in UTF-8{where}", 2
+        ) from None
     found = [item for entry in entries if (item := _item(entry)) is not None]
     if not found:
         raise UserError(
@@ -50,18 +58,38 @@ def read_items(path: Path) -> tuple[tuple[Item, ...], int]:
 
 
 def _entries(text: str) -> list[Any]:
+    """Raises ValueError, ``line N`` where that is known."""
     try:
         told = json.loads(text)
-    except ValueError:
-        return [json.loads(line) for line in text.splitlines() if line.strip()]
+    except ValueError as problem:
+        return _by_lines(text, getattr(problem, "lineno", 1))
     return told if isinstance(told, list) else [told]
+
+
+def _by_lines(text: str, wrong_as_a_whole: int) -> list[Any]:
+    """Divided by line feeds alone: strings may hold what else Unicode calls an end of line."""
+    found = []
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            found.append(json.loads(line))
+        except ValueError:
+            raise ValueError(f"line {number if found else wrong_as_a_whole}") from None
+    return found
+
+
+def alike(items: Sequence[Item]) -> int:
+    """How many begin with a prompt that an earlier one begins with."""
+    firsts = {tuple(m["content"] for m in one.turns[0].messages) for one in items}
+    return len(items) - len(firsts)
 
 
 def _item(entry: Any) -> Item | None:  # noqa: ANN401
     if not isinstance(entry, dict):
         return None
     length = entry.get("output_tokens") or entry.get("max_tokens")
-    length = length if isinstance(length, int) and length > 0 else None
+    length = length if type(length) is int and length > 0 else None
     if isinstance(entry.get("prompt"), str) and entry["prompt"]:
         asked: Message = {"role": "user", "content": entry["prompt"]}
         return Item((Turn((asked,), length or UNKNOWN_OUTPUT),))
@@ -72,11 +100,19 @@ def _messages(told: Any) -> list[Message]:  # noqa: ANN401
     found: list[Message] = []
     for one in told if isinstance(told, list) else ():
         if isinstance(one, dict):
-            role = _ROLES.get(str(one.get("role") or one.get("from")))
-            content = one.get("content") or one.get("value")
-            if role and isinstance(content, str) and content:
+            role = _ROLES.get(str(one.get("role") or one.get("from")).lower())
+            content = _text(one.get("content") or one.get("value"))
+            if role and content:
                 found.append({"role": role, "content": content})
     return found
+
+
+def _text(content: Any) -> str:  # noqa: ANN401
+    """The words of a message; of one in parts, those of its text parts."""
+    if isinstance(content, list):
+        parts = [one.get("text") for one in content if isinstance(one, dict)]
+        return "\n".join(part for part in parts if isinstance(part, str))
+    return content if isinstance(content, str) else ""
 
 
 def _turns(messages: list[Message], length: int | None) -> Item | None:

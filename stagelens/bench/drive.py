@@ -25,7 +25,10 @@ WARMUP = ".warmup"
 
 
 class Driver:
-    """One level. ``samples`` grows as requests are sent, and holds those of the warm-up too."""
+    """One level. ``samples`` grows as requests are sent, and holds those of the warm-up too.
+
+    ``behind_ns`` is how late this client was to begin the last of an open loop's requests.
+    """
 
     def __init__(
         self, client: Client, speech: Speech, settings: BenchSettings, step: Step, plan: Plan,
@@ -40,7 +43,10 @@ class Driver:
         self.interrupted = False
         self.start_ns = 0
         self.warmup_s, self.duration_s = lengths(settings)
+        self.stopped_ns = self.behind_ns = 0
         self._begun = self._begun_measured = 0
+        self._first_measured_ns = 0
+        self._ended_by_time = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._sending: asyncio.Task[None] | None = None
         self._fault: BaseException | None = None
@@ -74,6 +80,7 @@ class Driver:
     def stop(self) -> None:
         """Send no more, and end what is in flight; its samples say ``interrupted``."""
         self.interrupted = True
+        self.stopped_ns = self._clock.mono_ns()
         for task in (self._sending, *self._tasks):
             if task is not None:
                 task.cancel()
@@ -94,6 +101,7 @@ class Driver:
                 if self._is_over(intended_ns):
                     return
                 await pacer.until(intended_ns)
+                self.behind_ns = self._clock.mono_ns() - intended_ns
                 self._keep(self._talk(talk, intended_ns, measured=self._count(intended_ns)))
 
     async def _worker(self, talks: Iterator[Conversation]) -> None:
@@ -113,15 +121,38 @@ class Driver:
         if not task.cancelled() and self._fault is None:
             self._fault = task.exception()
 
+    @property
+    def span_ns(self) -> tuple[int, int | None] | None:
+        """When the measured requests were sent: from, and until; None before there is any.
+
+        A level that ended by its time or was stopped lasted until then, whether or not a
+        request fell on its edges; one that ended by its count has no such end.
+        """
+        begin_ns = self._begin_ns if self.start_ns and self.duration_s is not None else None
+        begin_ns = begin_ns or self._first_measured_ns
+        until_ns = self.stopped_ns or None
+        if until_ns is None and self._ended_by_time and self.duration_s is not None:
+            until_ns = begin_ns + seconds_to_ns(self.duration_s)
+        if not begin_ns or (until_ns is not None and until_ns <= begin_ns):
+            return None
+        return begin_ns, until_ns
+
+    @property
+    def _begin_ns(self) -> int | None:
+        """Where the measured time begins; None: not known until the warm-up's count is sent."""
+        begin_ns = self.start_ns + seconds_to_ns(self.warmup_s)
+        if not self._settings.warmup_requests:
+            return begin_ns
+        return max(begin_ns, self._first_measured_ns) if self._first_measured_ns else None
+
     def _is_over(self, at_ns: int) -> bool:
         most = self._settings.requests
         if most is not None and self._begun_measured >= most:
             return True
-        if self.duration_s is None:
+        if self.duration_s is None or (begin_ns := self._begin_ns) is None:
             return False
-        if self._settings.warmup_requests > self._begun:
-            return False
-        return (at_ns - self.start_ns) / 1e9 >= self.warmup_s + self.duration_s
+        self._ended_by_time = at_ns - begin_ns >= seconds_to_ns(self.duration_s)
+        return self._ended_by_time
 
     def _count(self, intended_ns: int) -> bool:
         """Whether a conversation that begins now is measured."""
@@ -129,6 +160,8 @@ class Driver:
         measured = self._begun > self._settings.warmup_requests
         measured = measured and intended_ns - self.start_ns >= seconds_to_ns(self.warmup_s)
         self._begun_measured += measured
+        if measured and not self._first_measured_ns:
+            self._first_measured_ns = intended_ns
         return measured
 
     async def _talk(self, talk: Conversation, intended_ns: int, *, measured: bool) -> None:

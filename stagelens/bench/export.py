@@ -13,11 +13,13 @@ from typing import Any
 from stagelens.bench.figures import percentile
 from stagelens.bench.models import BenchResult, Level
 from stagelens.bench.sample import Sample
+from stagelens.bench.terminal import counts_in_words, found_in_words, rates_in_words
 from tracer.clock import Anchor
 
 _PLAIN = (
     "number", "measured", "conversation", "turn", "trace_id", "status", "error", "finish",
     "meant_input", "input_tokens", "meant_output", "output_tokens", "cached_tokens", "chunks",
+    "resent", "said",
 )  # fmt: skip
 _TIMES = ("late_ns", "ttft_ns", "ttft_sent_ns", "e2e_ns", "e2e_sent_ns", "tpot_ns")
 COLUMNS = ("level", "run", *_PLAIN, "intended_unix_ns", *_TIMES)
@@ -50,14 +52,15 @@ def to_html(result: BenchResult, levels: Ran) -> str:
         charts.append(_curve(result))
     places = "".join(f'<div id="c{i}" class="chart"></div>' for i in range(len(charts)))
     data = json.dumps(charts).replace("<", "\\u003c")
-    rows = "".join(_rows(level) for level, _ in levels)
+    rows = "".join(_rows(level) for level in result.levels)
     notes = "".join(f"<li>{html.escape(line)}" for line in result.assumptions)
     facts = f"{result.machine}; {json.dumps(result.versions)}; {result.server_note}"
+    what = "".join(f"<p>{html.escape(line)}</p>" for line in _in_words(result))
     return (
         '<!doctype html><html lang="en"><meta charset="utf-8">'
         f"<title>{html.escape(result.name)}</title><style>{_STYLE}</style>"
         f"<h1>{html.escape(result.name)}</h1><p>{html.escape(result.model)} at "
-        f"{html.escape(result.url)}</p><table>{_HEAD}{rows}</table>{places}<ul>{notes}</ul>"
+        f"{html.escape(result.url)}</p>{what}<table>{_HEAD}{rows}</table>{places}<ul>{notes}</ul>"
         f"<p>{html.escape(facts)}</p><script>{plotly}</script><script>"
         f"{data}.forEach((c, i) => Plotly.newPlot('c' + i, c.data, c.layout));</script></html>\n"
     )
@@ -73,14 +76,27 @@ _HEAD = (
 )
 
 
+def _in_words(result: BenchResult) -> list[str]:
+    """What became of the requests, as on the terminal."""
+    lines = ["Interrupted: this is what there was until then."] if result.interrupted else []
+    for level in result.levels:
+        lines += [counts_in_words(level), *rates_in_words(level)]
+        if level.server is not None:
+            found = f"{level.server.found} of {level.server.asked} requests found in the store"
+            lines += [f"{level.label}: {found}", *level.server.reading]
+    return [*lines, found_in_words(result.search)] if result.search else lines
+
+
 def _rows(level: Level) -> str:
+    side = level.server
+    server = [(f"proxy: {one.measure}", one) for one in (*side.figures, side.outside)] if side else []
     return "".join(
-        f"<tr><td>{html.escape(level.label)}<td>{one.measure}<td>{one.n}<td>{one.no_data}"
+        f"<tr><td>{html.escape(level.label)}<td>{name}<td>{one.n}<td>{one.no_data}"
         + "".join(
             f"<td>{'-' if ns is None else f'{ns / 1e6:.3f}'}"
             for ns in (one.p50_ns, one.p90_ns, one.p95_ns, one.p99_ns, one.max_ns)
         )
-        for one in level.figures
+        for name, one in [*((one.measure, one) for one in level.figures), *server]
         if one.n
     )
 

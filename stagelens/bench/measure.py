@@ -13,6 +13,9 @@ from stagelens.bench.sample import Sample
 from stagelens.bench.settings import BenchSettings
 
 INTERRUPTED = "interrupted"
+HELD_SHARE, HICCUP_NS = 0.1, 250_000_000
+"""A schedule is held that ended late by less than this share of it, or by no more than a hiccup
+of a busy machine; one that took twice its time is not."""
 
 
 def make_level(driver: Driver, settings: BenchSettings) -> Level:
@@ -21,18 +24,18 @@ def make_level(driver: Driver, settings: BenchSettings) -> Level:
     measured = [s for s in driver.samples if s.measured]
     whole = [s for s in measured if s.error != INTERRUPTED]
     ok = [s for s in whole if not s.error]
-    window_s = _window_s(whole)
+    window_s = _window_s(driver, measured)
     good = sum(is_good(s, settings.goodput) for s in whole) if settings.goodput else None
     at = at_percentile(whole, settings.goodput, settings.percentile)
     inputs = _total([s.input_tokens for s in ok])
     outputs = _total([s.output_tokens for s in ok])
     return Level(
         label=step.label, run=step.run, rate=step.rate, concurrency=step.concurrency,
-        window_s=window_s, offered_per_s=_offered(measured),
+        window_s=window_s, offered_per_s=_offered(driver, measured),
         done_per_s=_per_s(len(ok), window_s),
         input_tokens_per_s=_per_s(inputs, window_s),
         output_tokens_per_s=_per_s(outputs, window_s),
-        in_flight_mean=_in_flight(whole, window_s), in_flight_peak=driver.peak,
+        in_flight_mean=_in_flight(measured, window_s), in_flight_peak=driver.peak,
         counts=_counts(driver.samples, measured), figures=_figures(whole),
         input_tokens=inputs, output_tokens=outputs, cached_share=_cached(ok),
         good=good, good_per_s=_per_s(good, window_s), at_percentile=at,
@@ -47,6 +50,20 @@ def point(level: Level) -> Point:
         rate=level.rate or 0.0, good_per_s=level.good_per_s, meets=bool(level.meets_limits),
         at_percentile=level.at_percentile,
     )  # fmt: skip
+
+
+def no_verdict(level: Level, driver: Driver) -> str:
+    """Why a level tells nothing of whether the server holds its rate; "" when it does."""
+    if level.meets_limits is None:
+        return f"at {level.rate:g}/s no request was measured: give more --duration, or --requests"
+    times = [s.intended_ns for s in driver.samples if s.turn == 0]
+    lasted_ns = max(times) - min(times)
+    if driver.behind_ns > min(max(HELD_SHARE * lasted_ns, HICCUP_NS), lasted_ns or HICCUP_NS):
+        return (
+            f"this client cannot send {level.rate:g}/s: it was {driver.behind_ns / 1e9:.2g} s "
+            f"behind after {lasted_ns / 1e9:.3g} s"
+        )
+    return ""
 
 
 def _figures(whole: Sequence[Sample]) -> tuple[Figures, ...]:
@@ -74,32 +91,45 @@ def _counts(samples: Sequence[Sample], measured: Sequence[Sample]) -> Counts:
     return Counts(
         warmup=len(samples) - len(measured), sent=len(measured),
         ok=len(measured) - failed - cut, failed=failed, interrupted=cut, errors=dict(errors),
+        said={s.error: s.said for s in reversed(measured) if s.error in errors and s.said},
+        resent=sum(s.resent for s in measured),
+        primers=sum(s.conversation == 0 for s in samples),
     )  # fmt: skip
 
 
-def _window_s(whole: Sequence[Sample]) -> float | None:
-    """From the first intended time to the last end."""
-    if not whole:
+def _window_s(driver: Driver, measured: Sequence[Sample]) -> float | None:
+    """The measured time: to its own end, or to that of the last request when that is later."""
+    if (span := driver.span_ns) is None:
         return None
-    return (max(s.end_ns for s in whole) - min(s.intended_ns for s in whole)) / 1e9
+    begin_ns, until_ns = span
+    ends = [s.end_ns for s in measured] + ([until_ns] if until_ns else [])
+    return (max(ends) - begin_ns) / 1e9 if ends else None
 
 
-def _offered(measured: Sequence[Sample]) -> float | None:
-    """Over the gaps between the first turns: n - 1 of them."""
-    starts = [s.intended_ns for s in measured if s.turn == 0]
-    if len(starts) < 2 or max(starts) == min(starts):
+def _offered(driver: Driver, measured: Sequence[Sample]) -> float | None:
+    """Requests a second while they were sent, each turn one: by when they left.
+
+    Where a count ended the level, over the gaps between them: n - 1.
+    """
+    times = [s.sent_ns or s.intended_ns for s in measured]
+    if (span := driver.span_ns) is None or not times:
         return None
-    return (len(starts) - 1) * 1e9 / (max(starts) - min(starts))
+    begin_ns, until_ns = span
+    if until_ns is not None:
+        return len(times) * 1e9 / (max(until_ns, *times) - begin_ns)
+    lasted_ns = max(times) - min(times)
+    return (len(times) - 1) * 1e9 / lasted_ns if lasted_ns else None
 
 
 def _per_s(count: float | None, window_s: float | None) -> float | None:
     return count / window_s if count is not None and window_s else None
 
 
-def _in_flight(whole: Sequence[Sample], window_s: float | None) -> float | None:
+def _in_flight(measured: Sequence[Sample], window_s: float | None) -> float | None:
+    """Over the measured time, with those that were interrupted."""
     if not window_s:
         return None
-    return sum(s.end_ns - s.sent_ns for s in whole if s.sent_ns) / 1e9 / window_s
+    return sum(s.end_ns - s.sent_ns for s in measured if s.sent_ns) / 1e9 / window_s
 
 
 def _total(values: Sequence[int | None]) -> int | None:

@@ -35,6 +35,9 @@ class Counts(Model):
     failed: int
     interrupted: int = Field(description="in flight when the run was stopped")
     errors: dict[str, int]
+    said: dict[str, str] = Field(default_factory=dict, description="one failure's words, by kind")
+    resent: int = Field(default=0, description="sent again, as their kept connection had closed")
+    primers: int = Field(default=0, description="of warmup: sent to fill the prefix cache")
 
 
 class ServerSide(Model):
@@ -54,7 +57,10 @@ class ServerSide(Model):
 
 
 class Level(Model):
-    """One level of load. Rates are per second; ``offered`` what was sent, ``done`` answered."""
+    """One level of load. Rates are per second; ``offered`` what was sent, ``done`` answered.
+
+    ``window_s`` is the measured time: the level's own, or to the last answer when that is later.
+    """
 
     label: str
     run: str
@@ -96,13 +102,18 @@ class Point(Model):
 
 
 class Search(Model):
-    """The highest rate that met the limits; ``None`` when the lowest one tried did not."""
+    """The highest rate that met the limits; ``None`` when the lowest one tried did not.
+
+    ``ended_by`` says why the search ended early, with no verdict on the last rate that it
+    sent; "" when it came to its end.
+    """
 
     limits_s: dict[str, float]
     percentile: float
     best_rate: float | None
     first_failed: float | None
     curve: tuple[Point, ...]
+    ended_by: str = ""
 
 
 class BenchResult(Model):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import combinations
 
 from stagelens.bench.sample import Sample
 from stagelens.bench.settings import BenchSettings
@@ -12,6 +13,9 @@ from stagelens.bench.talk import Speech
 from stagelens.bench.wire import Client, Target
 from stagelens.bench.words import FEW, WORDS, Scale, probe_text
 from stagelens.errors import UserError
+
+REFUSALS = (400, 422)
+"""Statuses of a request whose form is not taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +28,7 @@ class Prepared:
 
 
 async def prepare(client: Client, settings: BenchSettings, key: str | None) -> Prepared:
-    """Ask for the model, then send two or three requests for one token.
+    """Ask for the model, then send a few requests for one token.
 
     Raises:
         UserError: nothing answers, the model is not told apart, or both forms of the
@@ -75,8 +79,25 @@ async def _accepted(
     client: Client, speech: Speech, settings: BenchSettings
 ) -> tuple[Speech, Sample, tuple[str, ...]]:
     """The form of the request that the server takes, with what was left out of it."""
-    notes: list[str] = []
-    ways: tuple[tuple[str, Callable[[Speech], Speech]], ...] = (
+    sample = refused = await _probe(client, speech, settings, 0)
+    notes: tuple[str, ...] = ()
+    for other, told in _others(speech):
+        if sample.status not in REFUSALS:
+            break
+        sample = await _probe(client, other, settings, 0)
+        if sample.status not in REFUSALS:
+            speech, notes = other, told
+    if sample.status in REFUSALS:
+        sample = refused  # what it said of the usual form
+    if sample.error:
+        said = f": {sample.said}" if sample.said else ""
+        raise UserError(f"{settings.url} did not answer a first request ({sample.error}{said})")
+    return replace(speech, own_traces=not sample.trace_id), sample, notes
+
+
+def _others(speech: Speech) -> Iterator[tuple[Speech, tuple[str, ...]]]:
+    """Other forms of the request, the nearest to the usual one first, and what to tell of each."""
+    ways: list[tuple[str, Callable[[Speech], Speech]]] = [
         (
             "The server refused ignore_eos: answers may end before their wanted length.",
             lambda s: replace(s, ignore_eos=False),
@@ -85,19 +106,18 @@ async def _accepted(
             "The server refused stream_options: it counts no tokens of streams.",
             lambda s: replace(s, stream_usage=False),
         ),
-    )
-    sample = await _probe(client, speech, settings, 0)
-    for note, without in ways:
-        if sample.status not in (400, 422):
-            break
-        if (less := without(speech)) != speech:
-            speech = less
-            notes.append(note)
-            sample = await _probe(client, speech, settings, 0)
-    if sample.error:
-        said = f": {sample.said}" if sample.said else ""
-        raise UserError(f"{settings.url} did not answer a first request ({sample.error}{said})")
-    return replace(speech, own_traces=not sample.trace_id), sample, tuple(notes)
+        (
+            "The server refused max_tokens: it is sent max_completion_tokens.",
+            lambda s: replace(s, length_field="max_completion_tokens"),
+        ),
+    ]
+    ways = [way for way in ways if way[1](speech) != speech]
+    for count in range(1, len(ways) + 1):
+        for chosen in combinations(ways, count):
+            other = speech
+            for _, without in chosen:
+                other = without(other)
+            yield other, tuple(note for note, _ in chosen)
 
 
 async def _probe(client: Client, speech: Speech, settings: BenchSettings, words: int) -> Sample:

@@ -22,6 +22,8 @@ class Recorded:
 
     records: tuple[Record, ...]
     left_out: int
+    unread: int = 0
+    """Requests beyond the most that are read at once."""
 
     @property
     def length_s(self) -> float:
@@ -31,11 +33,12 @@ class Recorded:
         return (self.records[-1].start_unix_ns - self.records[0].start_unix_ns) / 1e9
 
 
-def choose(records: Sequence[Record]) -> Recorded:
-    """Those whose lengths are known, in the order of their arrival."""
+def choose(records: Sequence[Record], total: int | None = None) -> Recorded:
+    """Those whose lengths are known, in the order of their arrival; ``total`` is how many there are."""
     usable = [r for r in records if r.input_tokens and r.output_tokens]
     usable.sort(key=lambda r: r.start_unix_ns)
-    return Recorded(tuple(usable), len(records) - len(usable))
+    unread = max(0, (total or 0) - len(records))
+    return Recorded(tuple(usable), len(records) - len(usable), unread)
 
 
 def make_replay(recorded: Recorded, scale: Scale, seed: int, speed: float) -> Plan:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from stagelens.bench.datafile import Item
 from stagelens.bench.drive import Driver
-from stagelens.bench.measure import make_level, point
+from stagelens.bench.measure import make_level, no_verdict, point
 from stagelens.bench.models import Level, Search
 from stagelens.bench.plan import Plan, Step, make_plan, rate_step, steps
 from stagelens.bench.probe import Prepared, prepare
@@ -114,18 +114,25 @@ class Runner:
 
     async def _find(self, client: Client) -> None:
         settings = self._settings
+        doubts: list[str] = []
 
         async def meets(rate: float) -> bool | None:
             if self.ran.interrupted:
                 return None
             level = await self._level(client, rate_step(rate, None, self._name))
-            return None if self.ran.interrupted else bool(level.meets_limits)
+            if self.ran.interrupted or self._driver is None:
+                return None
+            if doubt := no_verdict(level, self._driver):
+                doubts.append(doubt)
+                return None
+            return level.meets_limits
 
         found = await find_highest((*settings.rate, 1.0)[0], settings.precision, meets)
         points = [point(level) for level, _ in self.ran.levels if level.rate in found.tried]
         self.ran.search = Search(
             limits_s=settings.goodput, percentile=settings.percentile, best_rate=found.best,
             first_failed=found.failed, curve=tuple(sorted(points, key=lambda p: p.rate)),
+            ended_by="".join(doubts),
         )  # fmt: skip
 
 

@@ -23,6 +23,8 @@ class Sample:
     meant_output: int | None = None
     stream: bool = True
 
+    resent: bool = False
+    """The kept connection that it was sent on closed before any answer: sent on another one."""
     connected_ns: int = 0
     sent_ns: int = 0
     head_ns: int = 0

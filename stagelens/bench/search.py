@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 MOST_TRIES = 30
-LOWEST_RATE = 0.01
+LOWEST_RATE, HIGHEST_RATE = 0.01, 1_000_000
 
 
 @dataclass
@@ -39,6 +39,8 @@ async def find_highest(
             found.failed = rate
         if found.failed is None:
             rate *= 2
+            if rate > HIGHEST_RATE:
+                break
         elif found.best is None:
             rate /= 2
             if rate < LOWEST_RATE:

@@ -27,11 +27,12 @@ def server_side(
     sleep: Callable[[float], None] = time.sleep,
     *,
     sure: bool = True,
+    doubt_s: float = DOUBT_S,
 ) -> ServerSide | None:
     """The records of ``samples`` by their trace ids; None where there are no ids.
 
     Waits up to ``PATIENCE_S`` for the last of them to be stored; for the first one only
-    ``DOUBT_S`` unless it is ``sure`` that Stagelens answered, and None when none comes.
+    ``doubt_s`` unless it is ``sure`` that Stagelens answered, and None when none comes.
     ``anchor`` ties the client's stamps to the wall clock that the proxy's are of; None:
     they have two.
 
@@ -41,7 +42,7 @@ def server_side(
     asked = {s.trace_id: s for s in samples if s.measured and not s.error and s.trace_id}
     if not asked:
         return None
-    found = _wait_for(asked, run, source, sleep, PATIENCE_S if sure else DOUBT_S)
+    found, total = _wait_for(asked, run, source, sleep, PATIENCE_S if sure else doubt_s)
     if not found and not sure:
         return None
     pairs = [(asked[one.trace_id], one) for one in found]
@@ -55,7 +56,10 @@ def server_side(
         asked=len(asked), found=len(found),
         figures=tuple(figures(name, [_ran(r, name) for r in found]) for name in _SHOWN),
         outside=outside, before=before,
-        reading=_reading([s for s, _ in pairs], found, outside, before),
+        reading=(
+            *_reading([s for s, _ in pairs], found, outside, before),
+            *_others(run, total, sum(s.measured for s in samples)),
+        ),
     )  # fmt: skip
 
 
@@ -67,14 +71,15 @@ def _ran(one: Record, name: str) -> float | None:
 def _wait_for(
     asked: Mapping[str, Sample], run: str, source: Source, sleep: Callable[[float], None],
     patience_s: float,
-) -> list[Record]:  # fmt: skip
+) -> tuple[list[Record], int]:  # fmt: skip
+    """The records that were asked for, and how many the run holds in all."""
     filters = Filters(run=run, operation=ANY_OPERATION)
     waited = 0.0
     while True:
         told = source.records(filters, limit=MOST_RECORDS)
         found = [one for one in told.records if one.trace_id in asked]
         if len(found) >= len(asked) or waited >= (PATIENCE_S if found else patience_s):
-            return found
+            return found, told.total
         sleep(0.5)
         waited += 0.5
 
@@ -107,10 +112,21 @@ def _reading(
     return tuple(lines)
 
 
+def _others(run: str, total: int, sent: int) -> tuple[str, ...]:
+    """Said where the run's name is not this load's alone."""
+    if total <= sent:
+        return ()
+    told = (
+        f"The store holds {total - sent} more requests of a run {run}, of another load: report, "
+        "compare and what-if take all of them together. Give each load a --name of its own."
+    )
+    return (told,)
+
+
 def _signed(ns: float | None) -> str:
     return f"-{duration(-ns)}" if ns is not None and ns < 0 else duration(ns)
 
 
-def note_for(problem: Exception) -> str:
+def note_for(problem: object) -> str:
     """Why there are no server-side figures."""
     return f"No server-side figures: {problem}"

@@ -13,6 +13,15 @@ from stagelens.bench.lengths import parse_lengths
 from stagelens.bench.limits import parse_limits
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,80}")
+OWN_TAGS = ("run", "bench", "level")
+_TEXTS = ("input", "prefix_share", "prefix_tokens", "prefixes")
+_WITHOUT_USE = (
+    ("data", _TEXTS, "takes its prompts from the file"),
+    ("replay", (*_TEXTS, "output", "data", "turns", "think_s", "arrivals", "burstiness"),
+     "takes its lengths, prefixes and times from what was recorded"),
+    ("concurrency", ("arrivals", "burstiness"), "has no schedule"),
+)  # fmt: skip
+"""Settings that would change nothing beside another one, and are refused there."""
 
 
 class BenchSettings(BaseModel):
@@ -68,7 +77,13 @@ class BenchSettings(BaseModel):
         parts = urlsplit(url)
         if parts.scheme not in {"http", "https"} or not parts.hostname:
             raise ValueError("it is no address: write it as http://HOST:PORT")
-        if parts.username or parts.password or parts.query:
+        try:
+            _ = parts.port, parts.hostname.encode("idna")
+        except ValueError:
+            raise ValueError("it is no address: write it as http://HOST:PORT") from None
+        if re.search(r"[\s\x00-\x20\x7f-\U0010ffff]", parts.path):
+            raise ValueError("its path holds what an address must write as %XX") from None
+        if parts.username or parts.password or parts.query or parts.fragment:
             raise ValueError("give the address alone; a key goes into the environment")
         return url.rstrip("/")
 
@@ -83,7 +98,9 @@ class BenchSettings(BaseModel):
     @classmethod
     def _tags(cls, tags: dict[str, str]) -> dict[str, str]:
         for key, value in tags.items():
-            if not _NAME.fullmatch(key) or not value.isascii() or re.search(r"[\s,=]", value):
+            if key in OWN_TAGS:
+                raise ValueError(f"tag {key} is this command's own: take another key")
+            if not _NAME.fullmatch(key) or not value.isascii() or re.search(r"[\s,=\x00-\x20\x7f]", value):
                 raise ValueError(f"tag {key}={value} holds what a tag cannot (spaces, commas)")
         return tags
 
@@ -92,7 +109,7 @@ class BenchSettings(BaseModel):
     def _positive(cls, levels: tuple[float, ...]) -> tuple[float, ...]:
         if any(not 0 < level <= 1_000_000 for level in levels):
             raise ValueError("each level is a number above 0")
-        if len(set(levels)) != len(levels):
+        if len({f"{level:.6g}" for level in levels}) != len(levels):
             raise ValueError("a level stands twice")
         return levels
 
@@ -118,8 +135,12 @@ class BenchSettings(BaseModel):
                 raise ValueError("a search takes one rate to begin with, or none")
         elif len(given) != 1:
             raise ValueError("give one of rate, concurrency and replay")
-        if self.replay and (self.data or self.prefix_share or self.turns != "1"):
-            raise ValueError("a replay takes its lengths and prefixes from what was recorded")
+        for driver, useless, why in _WITHOUT_USE:
+            given = [name for name in useless if name in self.model_fields_set]
+            if getattr(self, driver) and given:
+                raise ValueError(f"{' and '.join(given)}: a load with {driver} {why}")
+        if self.speed != 1 and not self.replay:
+            raise ValueError("speed is of a replay")
         if self.endpoint == "completions" and self.turns != "1":
             raise ValueError("several turns need the chat endpoint")
         return self

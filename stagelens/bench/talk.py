@@ -45,6 +45,7 @@ class Speech:
     endpoint: str = "chat"
     ignore_eos: bool = True
     stream_usage: bool = True
+    length_field: str = "max_tokens"
     key: str | None = None
     body: Mapping[str, Any] | None = None
     own_traces: bool = False
@@ -54,7 +55,9 @@ class Speech:
         traceparent: str = "",
     ) -> bytes:  # fmt: skip
         """The whole HTTP request."""
-        body: dict[str, Any] = {"model": self.model, "max_tokens": output_tokens, "stream": stream}
+        body: dict[str, Any] = {
+            "model": self.model, self.length_field: output_tokens, "stream": stream,
+        }  # fmt: skip
         if self.endpoint == "chat":
             body["messages"] = history
         else:
@@ -80,6 +83,7 @@ class Speech:
             f"{method} {at.base}{path} HTTP/1.1",
             f"Host: {host}:{at.port}",
             "Accept: */*",
+            "Accept-Encoding: identity",
             "User-Agent: stagelens-bench",
         ]
         if body:

@@ -68,7 +68,7 @@ def render(result: BenchResult, console: Console) -> None:
     if len(result.levels) > 1:
         _side_by_side(result.levels, console)
     if result.search is not None:
-        console.print(Text(_found(result.search), "bold"))
+        console.print(Text(found_in_words(result.search), "bold"))
     if any(f.weak for level in result.levels for f in level.figures):
         console.print(Text(_WEAK, "dim"))
     for line in (result.server_note, *result.assumptions, _where(result)):
@@ -80,26 +80,36 @@ def _where(result: BenchResult) -> str:
     return f"Client: {result.machine}; {told}."
 
 
-def _level(level: Level, console: Console) -> None:
+def counts_in_words(level: Level) -> str:
+    """What became of the level's requests."""
     counts = level.counts
     errors = "".join(f", {n} {kind}" for kind, n in counts.errors.items())
     cut = f", {counts.interrupted} interrupted" if counts.interrupted else ""
-    what = (
+    return (
         f"{level.label}: {counts.sent} sent ({counts.warmup} more as warm-up), {counts.ok} ok, "
         f"{counts.failed} failed{errors}{cut}"
     )
+
+
+def rates_in_words(level: Level) -> list[str]:
+    """What was sent and answered a second, and within the limits where there are any."""
     rates = (
         f"{rate(level.offered_per_s)} requests/s sent, {rate(level.done_per_s)}/s answered, "
         f"{rate(level.input_tokens_per_s)} input and {rate(level.output_tokens_per_s)} output "
         f"tokens/s, {rate(level.in_flight_mean)} in flight (peak {level.in_flight_peak}), cached "
         f"{'unknown' if level.cached_share is None else f'{level.cached_share:.0%}'}"
     )
-    lines = [what, rates]
+    lines = [rates]
     if level.good is not None:
         lines.append(f"{level.good} within the limits: {rate(level.good_per_s)}/s")
-    console.print(Text(shown(lines[0], ascii_only=is_ascii(console)), "bold"))
-    for line in lines[1:]:
-        console.print(Text(line))
+    return [*lines, *(f"{kind}: {said}" for kind, said in level.counts.said.items())]
+
+
+def _level(level: Level, console: Console) -> None:
+    ascii_only = is_ascii(console)
+    console.print(Text(shown(counts_in_words(level), ascii_only=ascii_only), "bold"))
+    for line in rates_in_words(level):
+        console.print(Text(shown(line, ascii_only=ascii_only)))
     rows = [_row(NAMES[f.measure], f) for f in level.figures if f.n or f.measure in {"ttft", "e2e"}]
     console.print(figure_table("client", rows, max(console.width, NARROWEST)))
     if (server := level.server) is not None:
@@ -142,7 +152,13 @@ def _side_by_side(levels: tuple[Level, ...], console: Console) -> None:
     console.print(table)
 
 
-def _found(search: Search) -> str:
+def found_in_words(search: Search) -> str:
+    """The search's verdict, and why it ended where it came to none."""
+    why = f" ({search.ended_by})" if search.ended_by else ""
+    return _verdict(search) + why
+
+
+def _verdict(search: Search) -> str:
     limits = ", ".join(f"{name} <= {seconds:g} s" for name, seconds in search.limits_s.items())
     at = f"at p{search.percentile:g}"
     if search.best_rate is None:

@@ -9,19 +9,21 @@ from io import StringIO
 from pathlib import Path
 
 from collectors.store.errors import StoreError
+from collectors.store.url import StoreUrl
 from dashboards.analyses.compare import parse_side
 from dashboards.errors import DashboardError
 from dashboards.filters import Filters
 from dashboards.queries.records import MOST_RECORDS
 from dashboards.terminal.console import make_console
 from stagelens.bench.assumptions import assumptions
-from stagelens.bench.datafile import Item, read_items
+from stagelens.bench.datafile import Item, alike, read_items
 from stagelens.bench.export import to_csv, to_html
 from stagelens.bench.machine import machine, versions
 from stagelens.bench.models import BenchResult, Level, ServerSide
+from stagelens.bench.probe import Prepared
 from stagelens.bench.replay import Recorded, choose
 from stagelens.bench.run import Ran, Runner, run_fast
-from stagelens.bench.server_side import note_for, server_side
+from stagelens.bench.server_side import DOUBT_S, note_for, server_side
 from stagelens.bench.settings import BenchSettings
 from stagelens.bench.terminal import progress, render
 from stagelens.bench.wire import Target
@@ -74,10 +76,11 @@ def run_bench(
         KeyboardInterrupt, CancelledError: interrupted before anything was measured.
     """
     clock = SystemClock()
+    _check(where)
     items, notes = _items(settings)
     recorded = _recorded(settings, where, clock) if settings.replay else None
-    if recorded is not None and recorded.left_out:
-        notes.append(f"Replay: {recorded.left_out} requests without known lengths are left out.")
+    if recorded is not None:
+        notes += _replay_notes(recorded)
     with progress(make_console(sys.stderr), quiet=quiet) as show:
         runner = Runner(settings, name, key, clock, items, recorded, show)
         ran = run_fast(runner.run())
@@ -87,25 +90,47 @@ def run_bench(
         name=name, url=settings.url, model=ran.prepared.speech.model,
         started_unix_ns=ran.anchor.unix_ns, interrupted=ran.interrupted, levels=tuple(levels),
         search=ran.search, server_note=server_note,
-        assumptions=assumptions(settings, [*ran.prepared.notes, *notes], levels),
+        assumptions=assumptions(_as_sent(settings, ran.prepared), [*ran.prepared.notes, *notes], levels),
         settings=settings.model_dump(mode="json"), versions=versions(), machine=machine(),
     )  # fmt: skip
     return Ended(result, ran)
+
+
+def _as_sent(settings: BenchSettings, prepared: Prepared) -> BenchSettings:
+    """Without what the server refused."""
+    return settings.model_copy(update={"ignore_eos": prepared.speech.ignore_eos})
 
 
 def _items(settings: BenchSettings) -> tuple[Sequence[Item], list[str]]:
     if settings.data is None:
         return (), []
     items, skipped = read_items(settings.data)
-    note = f"Data: {len(items)} conversations, in a shuffled order and again from the start."
-    return items, [note, *([f"Data: {skipped} entries held no prompt."] if skipped else [])]
+    notes = [f"Data: {len(items)} conversations, in a shuffled order and again from the start."]
+    if repeated := alike(items):
+        notes.append(f"Data: {repeated} of them begin with the prompt of another one.")
+    if settings.turns == "1" and (longer := sum(len(one.turns) > 1 for one in items)):
+        notes.append(f"Data: {longer} of them have more turns; the first is sent (--turns sends more).")
+    if skipped:
+        notes.append(f"Data: {skipped} entries held no prompt.")
+    return items, notes
+
+
+def _replay_notes(recorded: Recorded) -> list[str]:
+    notes = []
+    if recorded.left_out:
+        notes.append(f"Replay: {recorded.left_out} requests without known lengths are left out.")
+    if recorded.unread:
+        notes.append(
+            f"Replay: the {MOST_RECORDS:,} earliest requests; {recorded.unread:,} later ones are left out."
+        )
+    return notes
 
 
 def _recorded(settings: BenchSettings, where: Where, clock: SystemClock) -> Recorded:
     side = parse_side(settings.replay or "", Filters(), clock.unix_ns())
     with open_source(where.collector, where.store, where.data_dir) as source:
         told = source.records(side.filters, limit=MOST_RECORDS)
-    found = choose(told.records)
+    found = choose(told.records, told.total)
     if not found.records:
         raise UserError(
             f"--replay {settings.replay}: none of its {told.total} requests has known lengths; "
@@ -114,20 +139,38 @@ def _recorded(settings: BenchSettings, where: Where, clock: SystemClock) -> Reco
     return found
 
 
+def _check(where: Where) -> None:
+    """Before the load: a source that is written wrong is a mistake, and no missing store.
+
+    Raises:
+        UserError: exit code 2.
+    """
+    if where.collector and where.store:
+        raise UserError("--collector and --store are two sources: give one of them", 2)
+    if where.store:
+        try:
+            StoreUrl.parse(where.store)
+        except StoreError as problem:
+            raise UserError(str(problem), 2) from None
+
+
 def _with_server_side(ran: Ran, settings: BenchSettings, where: Where) -> tuple[list[Level], str]:
-    """The levels with the proxy's figures, and a sentence on where those are from or why not."""
+    """The levels with the proxy's figures, and a sentence on where those are from or why not.
+
+    Nothing that the store does, and no interrupt, costs the client's own figures.
+    """
     plain = [level for level, _ in ran.levels]
     assert ran.prepared is not None
-    sure = not ran.prepared.speech.own_traces
-    anchor = ran.anchor if Target.parse(settings.url).is_here else None
+    told = not ran.prepared.speech.own_traces or any((where.collector, where.store, where.data_dir))
     try:
-        with open_source(where.collector, where.store, where.data_dir) as source:
-            sides: list[ServerSide | None] = [
-                server_side(samples, level.run, source, anchor, sure=sure)
-                for level, samples in ran.levels
-            ]
+        sides = _sides(ran, settings, where)
+    except KeyboardInterrupt:
+        ran.interrupted = True
+        return plain, note_for("interrupted before the store had told them")
     except (DashboardError, UserError, StoreError) as problem:
-        return plain, note_for(problem) if sure else _NOBODY
+        return plain, note_for(problem) if told else _NOBODY
+    except Exception as problem:  # noqa: BLE001  the load was sent: its figures are told all the same
+        return plain, note_for(f"{type(problem).__name__}: {problem}")
     if not any(sides):
         return plain, _NOBODY
     found = [
@@ -135,3 +178,16 @@ def _with_server_side(ran: Ran, settings: BenchSettings, where: Where) -> tuple[
     ]
     runs = " ".join(dict.fromkeys(level.run for level in plain))
     return found, f"Server-side figures are of the store; see `stagelens report --run` with {runs}."
+
+
+def _sides(ran: Ran, settings: BenchSettings, where: Where) -> list[ServerSide | None]:
+    """Of each level. Where the first ones are not in the store, nobody waits for the others."""
+    assert ran.prepared is not None
+    sure = not ran.prepared.speech.own_traces
+    anchor = ran.anchor if Target.parse(settings.url).is_here else None
+    sides: list[ServerSide | None] = []
+    with open_source(where.collector, where.store, where.data_dir) as source:
+        for level, samples in ran.levels:
+            doubt_s = 0.0 if sides and not any(sides) else DOUBT_S
+            sides.append(server_side(samples, level.run, source, anchor, sure=sure, doubt_s=doubt_s))
+    return sides

@@ -52,7 +52,7 @@ class _Connection(asyncio.Protocol):
         self.done: asyncio.Future[bool] | None = None
         self.transport: asyncio.Transport | None = None
         self._headers: dict[bytes, bytes] = {}
-        self._framed = False
+        self._framed = self._headed = False
         self._now_ns = 0
         self.used = False
         self.heard = False
@@ -71,9 +71,9 @@ class _Connection(asyncio.Protocol):
         self._answer = answer
         self._headers = {}
         self._parser = httptools.HttpResponseParser(self)
-        self._framed = self.heard = False
+        self._framed = self._headed = self.heard = False
         self.done = asyncio.get_running_loop().create_future()
-        sample.sent_ns = self._clock.mono_ns()
+        sample.sent_ns = sample.sent_ns or self._clock.mono_ns()
         self.transport.write(request)
         return self.done
 
@@ -94,11 +94,16 @@ class _Connection(asyncio.Protocol):
         except (httptools.HttpParserError, ValueError) as problem:
             self._break(f"{type(problem).__name__}: {problem}")
 
+    def on_message_begin(self) -> None:
+        self._headers = {}
+
     def on_header(self, name: bytes, value: bytes) -> None:
         self._headers[name.lower()] = value
 
     def on_headers_complete(self) -> None:
-        assert self._answer is not None
+        if self._is_interim or self._answer is None:
+            return
+        self._headed = True
         self._framed = not {b"content-length", b"transfer-encoding"}.isdisjoint(self._headers)
         self._answer.head(self._parser.get_status_code(), self._headers, self._now_ns)
 
@@ -106,7 +111,15 @@ class _Connection(asyncio.Protocol):
         if self._answer is not None:
             self._answer.body(data, self._now_ns)
 
+    @property
+    def _is_interim(self) -> bool:
+        """A 1xx, as 103 Early Hints: the answer itself comes after it."""
+        return bool(self._parser.get_status_code() < 200)
+
     def on_message_complete(self) -> None:
+        if self._is_interim:
+            self._headers = {}
+            return
         self._end(keep=self._parser.should_keep_alive())
 
     def _end(self, *, keep: bool) -> None:
@@ -121,7 +134,7 @@ class _Connection(asyncio.Protocol):
             self._reading.end()
         if self._answer is None:
             return
-        if self.heard and not error and self._headers and not self._framed:
+        if self._headed and not error and not self._framed:
             self._end(keep=False)  # a body that ends with its connection
         else:
             self._break(str(error or "the server closed the connection"))
@@ -166,29 +179,40 @@ class Client:
         return "".join(answer.text)
 
     async def _exchange(self, request: bytes, answer: Answer, sample: Sample) -> None:
-        while True:
-            connection = await self._connect(sample)
-            try:
-                keep = await connection.begin(request, answer, sample)
-            except ConnectionError:
-                if connection.used and not connection.heard:
-                    continue
+        connection = await self._connect(sample)
+        try:
+            keep = await self._on(connection, request, answer, sample)
+        except ConnectionError:
+            if not connection.used or connection.heard:
                 raise
-            except BaseException:
-                connection.abort()
-                raise
-            connection.used = True
-            if keep and not connection.lost:
-                self._free.append(connection)
-            else:
-                connection.abort()
-            return
+            sample.resent = True
+            connection = await self._made(sample)
+            keep = await self._on(connection, request, answer, sample)
+        connection.used = True
+        if keep and not connection.lost:
+            self._free.append(connection)
+        else:
+            connection.abort()
+
+    async def _on(
+        self, connection: _Connection, request: bytes, answer: Answer, sample: Sample
+    ) -> bool:
+        try:
+            return await connection.begin(request, answer, sample)
+        except ConnectionError:
+            raise
+        except BaseException:
+            connection.abort()
+            raise
 
     async def _connect(self, sample: Sample) -> _Connection:
         while self._free:
             connection = self._free.pop()
             if not connection.lost:
                 return connection
+        return await self._made(sample)
+
+    async def _made(self, sample: Sample) -> _Connection:
         _, made = await asyncio.get_running_loop().create_connection(
             lambda: _Connection(self._clock), self._target.host, self._target.port, ssl=self._tls
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from itertools import pairwise
 
@@ -106,3 +107,60 @@ def test_several_tokens_in_a_chunk_are_chunk_gaps():
     one = read(delta(content="ab"), delta(content="cd"), delta(finish="stop"), usage(1, 4))
     assert one.token_gaps is False
     assert one.tpot_ns == pytest.approx(10**6 / 3)
+
+
+EVENTS = (ROLE, delta(content="a"), delta(content="b"), delta(finish="stop"), usage(9, 2),
+          b"data: [DONE]\n\n")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda e: e.replace(b"\n", b"\r\n"),
+        lambda e: e.replace(b"\n", b"\r"),
+        lambda e: e.replace(b"data: ", b"data:"),
+        lambda e: e.replace(b'{"choices": ', b'{"choices":\ndata: '),
+        lambda e: b": ping\n\n" + e,
+        lambda e: b"event: message\nid: 1\n" + e,
+    ],
+)
+def test_every_form_of_an_event_stream_is_read(change):
+    """Other line ends, no space, an event over two lines, comments, fields that say nothing."""
+    one = read(*map(change, EVENTS))
+    assert (one.error, one.said, one.chunks, one.output_tokens) == ("", "ab", 2, 2)
+
+
+def test_a_stream_whose_last_line_has_no_end_is_whole():
+    """Nothing but [DONE] says so here."""
+    assert read(delta(content="a"), b"data: [DONE]").error == ""
+
+
+@pytest.mark.parametrize("kind", [b"Text/Event-Stream; Charset=UTF-8", b""])
+def test_a_stream_is_known_by_its_type_in_any_case_or_by_having_none(kind):
+    """A document without a type is one all the same."""
+    headers = {b"content-type": kind}
+    assert read(*EVENTS, headers=headers).chunks == 2
+    document = b' {"choices": [{"message": {"content": "hi"}, "finish_reason": "stop"}]}'
+    assert read(document, headers=headers if not kind else {}).error == ""
+
+
+def test_an_event_named_error_is_a_failure():
+    """Its data need not hold an error of OpenAI's form."""
+    one = read(delta(content="a"), sse({"message": "engine died"}, event="error"), b"data: [DONE]\n\n")
+    assert (one.error, one.said) == ("stream_error", '{"message": "engine died"}')
+
+
+def test_an_answer_that_is_compressed_unasked_is_read_or_refused_by_name():
+    """The bytes are no broken stream."""
+    packed = gzip.compress(b"".join(EVENTS))
+    one = read(packed[:30], packed[30:], headers={**SSE, b"content-encoding": b"gzip"})
+    assert (one.error, one.output_tokens) == ("", 2)
+    other = read(packed, headers={**SSE, b"content-encoding": b"rot13"})
+    assert (other.error, other.said) == ("encoded", "the answer came as rot13, which was not asked for")
+
+
+def test_a_document_nested_too_deeply_is_a_bad_answer():
+    """It breaks neither the reading nor the load."""
+    deep = b'{"choices": ' + b"[" * 200_000
+    assert read(deep, headers={b"content-type": b"application/json"}).error == "bad_answer"
+    assert read(b"data: " + deep + b"\n\n").error == "bad_event"

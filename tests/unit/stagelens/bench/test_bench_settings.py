@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from stagelens.bench.command import make_settings
+from stagelens.bench.command import _key, make_settings
 from stagelens.bench.settings import BenchSettings
 from stagelens.errors import UserError
 
@@ -31,6 +31,14 @@ URL = "http://127.0.0.1:1"
         ({"replay": "r", "prefix_share": 0.5}, "what was recorded"),
         ({"rate": [1], "endpoint": "completions", "turns": "3"}, "chat endpoint"),
         ({"rate": [1], "colour": "red"}, "Extra inputs"),
+        ({"rate": [100.00001, 100.00002]}, "twice"),
+        ({"rate": [1], "tags": {"run": "x"}}, "this command's own"),
+        ({"rate": [1], "tags": {"a": "b\x01"}}, "spaces, commas"),
+        ({"rate": [1], "speed": 2}, "speed is of a replay"),
+        ({"rate": [1], "data": "d.json", "input": "9"}, "input: a load with data takes its prompts"),
+        ({"rate": [1], "data": "d.json", "prefix_share": 0.5}, "prefix_share: a load with data"),
+        ({"replay": "r", "output": "9"}, "output: a load with replay"),
+        ({"concurrency": [2], "arrivals": "gamma"}, "arrivals: a load with concurrency has no schedule"),
     ],
 )
 def test_a_load_that_cannot_be_is_refused(given, said):
@@ -39,7 +47,8 @@ def test_a_load_that_cannot_be_is_refused(given, said):
         BenchSettings(url=URL, **given)
 
 
-@pytest.mark.parametrize("url", ["127.0.0.1:8000", "ftp://x", "http://", "http://key@x:1"])
+@pytest.mark.parametrize("url", ["127.0.0.1:8000", "ftp://x", "http://", "http://key@x:1", "http://h:99999",
+                                 "http://h:x", "http://a..b", "http://h/a b", "http://h/v1#x"])  # fmt: skip
 def test_an_address_that_is_none_is_refused(url):
     """It is told how one is written."""
     with pytest.raises(ValidationError, match="address"):
@@ -68,6 +77,18 @@ def test_a_mistake_in_a_load_file_is_one_sentence(tmp_path, text, said):
     file.write_text(text)
     with pytest.raises(UserError, match=re.escape(said)) as told:
         make_settings(file, {})
+    assert told.value.exit_code == 2
+
+
+def test_a_key_is_taken_without_the_line_end_behind_it(monkeypatch):
+    """And one that cannot stand in a header is told before anything is sent."""
+    monkeypatch.setenv("K", "sk-x\n")
+    assert _key("K") == "sk-x"
+    monkeypatch.delenv("K")
+    assert _key("K") is None
+    monkeypatch.setenv("K", "sk\nx: y")
+    with pytest.raises(UserError, match="K holds what no key can") as told:
+        _key("K")
     assert told.value.exit_code == 2
 
 

@@ -177,6 +177,41 @@ async def test_what_a_server_refuses_is_left_out_and_said():
     assert "told no count" in made.notes[-1]
 
 
+@pytest.mark.parametrize(
+    ("field", "note"),
+    [
+        ("stream_options", "The server refused stream_options: it counts no tokens of streams."),
+        ("max_tokens", "The server refused max_tokens: it is sent max_completion_tokens."),
+    ],
+)
+async def test_only_what_was_refused_is_said_to_be(field, note):
+    """The fields that it takes are sent on."""
+    def script(asked):
+        body = json.loads(asked.body or b"{}")
+        if asked.method == "POST" and field in body:
+            return Reply([b"no " + field.encode()], status=400, framing="length")
+        return Reply([content("a"), delta(finish="stop"), DONE]) if asked.method == "POST" else answer(asked)
+
+    async with load_target(script) as fake:
+        made = await prepared(fake)
+        last = json.loads(fake.requests[-1].body)
+    assert made.notes[:-1] == (note,)
+    assert last["ignore_eos"] is True
+    assert ("max_tokens" in last) is (field != "max_tokens")
+    assert ("max_completion_tokens" in last) is (field == "max_tokens")
+
+
+async def test_a_request_that_no_form_helps_is_told_with_the_first_refusal():
+    """What the server says of the usual form is what is wrong."""
+    def script(asked):
+        words = b"too long" if b"max_tokens" in asked.body else b"no max_tokens"
+        return Reply([words], status=400, framing="length")
+
+    async with load_target(script) as fake:
+        with pytest.raises(UserError, match="http_400: too long"):
+            await prepared(fake, model="x")
+
+
 async def test_a_server_that_refuses_all_is_an_error_in_a_sentence():
     """Its words are in it."""
     refusal = Reply([b"no such model"], status=404, framing="length")

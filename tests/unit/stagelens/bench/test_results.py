@@ -17,7 +17,7 @@ from dashboards.models.records import Record, Records
 from stagelens.bench.export import COLUMNS
 from stagelens.bench.sample import Sample
 from stagelens.bench.server_side import server_side
-from tests.fake_llm.server import Hang
+from tests.fake_llm.server import Hang, Reply
 from tests.support.load_target import answer, load_target, tags_of
 from tracer.clock import Anchor
 
@@ -93,6 +93,25 @@ async def test_each_form_has_every_request_or_figure(tmp_path, form):
         assert "src=" not in text.split("<script>")[0]
 
 
+async def test_the_page_tells_what_failed_and_why(tmp_path):
+    """A run whose requests were refused does not look like a few quick ones."""
+    out = tmp_path / "out.html"
+
+    def script(asked):
+        if len(fake.requests) > 6:
+            return Reply([b"<b>too many</b>"], status=429, framing="length")
+        return answer(asked)
+
+    async with load_target(script) as fake:
+        await bench("--url", fake.url, "--concurrency", "1", "--requests", "10", "--format", "html",
+                    "--out", str(out), *QUICK)  # fmt: skip
+    text = out.read_text().split("<script>")[0]
+    refused = 10 - (6 - 3)
+    assert f"10 sent (0 more as warm-up), 3 ok, {refused} failed, {refused} http_429" in text
+    assert "http_429: &lt;b&gt;too many&lt;/b&gt;" in text
+    assert "requests/s sent" in text
+
+
 async def test_an_interrupt_ends_with_what_there_is():
     """Ctrl-C: exit code 130, and the answered requests are in the figures."""
     reached = asyncio.Event()
@@ -127,7 +146,20 @@ async def test_the_search_tells_the_highest_rate_and_its_curve():
     assert search["best_rate"] <= 60 < search["first_failed"] <= search["best_rate"] * 1.3
     rates = [point["rate"] for point in search["curve"]]
     assert rates == sorted(rates)
+    assert search["ended_by"] == ""
     assert [p["meets"] for p in search["curve"]] == [rate <= 60 for rate in rates]
+
+
+async def test_a_search_without_requests_has_no_verdict():
+    """A rate so low that none fell into its time is neither met nor missed."""
+    async with load_target() as fake:
+        code, out, _ = await bench(
+            "--url", fake.url, "--find-max-goodput", "ttft=5", "--rate", "0.3", "--duration", "0.1",
+            "--warmup", "0.1", "--input", "20", "--output", "3", "--quiet",
+        )  # fmt: skip
+    assert code == 0
+    text = " ".join(out.split())
+    assert "no rate that was tried meets ttft <= 5 s at p95 (at 0.3/s no request was measured" in text
 
 
 def _level(asked: object) -> float:

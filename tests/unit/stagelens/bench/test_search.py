@@ -75,3 +75,13 @@ def test_a_limit_that_is_none_is_refused(text):
     """In a sentence."""
     with pytest.raises(ValueError, match="limit"):
         parse_limits([text])
+
+
+async def test_a_server_without_limits_ends_the_search_at_the_highest_rate_there_is():
+    """No rate beyond those that can be given."""
+    async def meets(_: float) -> bool:
+        return True
+
+    found = await find_highest(1.0, 0.05, meets)
+    assert found.failed is None
+    assert found.best == max(found.tried) <= 1_000_000 < found.best * 2

@@ -158,3 +158,37 @@ async def test_a_break_before_any_answer_on_a_new_connection_is_not_tried_again(
 def test_addresses_are_read_with_and_without_v1(url, host, port, base, tls):
     """Both forms of the base address mean the same."""
     assert Target.parse(url) == Target(host, port, base, tls)
+
+
+@pytest.mark.parametrize("interim", [b"100 Continue", b"103 Early Hints\r\nlink: </x>"])
+async def test_an_interim_answer_is_not_the_answer(interim):
+    """The one that counts comes after it, on a connection that is kept."""
+    body = together(chat())
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: %d\r\n\r\n" % len(body)
+    reply = Reply([b"HTTP/1.1 " + interim + b"\r\n\r\n", head + body], framing="raw")
+    async with fake_llm(reply) as fake, Asking(fake.url) as asking:
+        one, two = await asking.send(), await asking.send()
+    assert [(s.error, s.status, s.output_tokens) for s in (one, two)] == [("", 200, 5)] * 2
+
+
+async def test_headers_that_break_off_are_no_answer():
+    """Neither a status nor a body came."""
+    async with (
+        fake_llm(Reply([b"HTTP/1.1 200 OK\r\ncontent-type: text/"], framing="raw")) as fake,
+        Asking(fake.url, timeout_s=0.5) as asking,
+    ):
+        one = await asking.send()
+    assert one.error in ("connection", "timeout")
+
+
+async def test_a_request_that_a_kept_connection_swallowed_is_sent_again_once_and_told():
+    """The server drops it unanswered: one more try, on a new connection, from the first send's time."""
+    broken = Reply([Reset()], head_first=False, framing="raw")
+    replies = iter((chat(), broken, chat(), broken, broken))
+    async with fake_llm(lambda _: next(replies)) as fake, Asking(fake.url) as asking:
+        assert (await asking.send()).resent is False
+        again = await asking.send()
+        assert (again.error, again.resent, len(fake.requests)) == ("", True, 3)
+        assert again.sent_ns < again.connected_ns
+        lost = await asking.send()
+        assert (lost.error, lost.resent, len(fake.requests)) == ("connection", True, 5)

@@ -1,0 +1,170 @@
+"""When the load is sent: nothing that the store does, and no interrupt, costs what was measured."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+
+import pytest
+
+from collectors.store.errors import StoreError
+from dashboards.models.records import Record, Records
+from stagelens.bench import whole
+from stagelens.bench.assumptions import assumptions
+from stagelens.bench.measure import make_level
+from stagelens.bench.plan import Plan
+from stagelens.bench.probe import Prepared
+from stagelens.bench.replay import choose
+from stagelens.bench.run import Ran
+from stagelens.bench.sample import Sample
+from stagelens.bench.server_side import server_side
+from stagelens.bench.settings import BenchSettings
+from stagelens.bench.talk import Speech
+from stagelens.bench.whole import Where
+from stagelens.bench.wire import Target
+from stagelens.bench.words import Scale
+from stagelens.errors import UserError
+from tests.fake_llm.server import Reset
+from tests.support.load_target import CLOCK, answer, driver_for, load_target, talk
+from tests.unit.stagelens.bench.test_results import Stored, pair
+from tracer.clock import Anchor
+
+SETTINGS = BenchSettings(url="http://127.0.0.1:1", rate=(1,))
+
+
+async def a_ran(levels: int = 1, *, own_traces: bool = True) -> Ran:
+    """Levels of one answered request each."""
+    speech = Speech(Target.parse(SETTINGS.url), "m", own_traces=own_traces)
+    ran = Ran(Anchor.take(CLOCK), Prepared(speech, Scale(), ()))
+    async with load_target() as fake:
+        for n in range(levels):
+            driver, client = driver_for(fake, Plan(iter([talk("a")]), iter([0.0])), label=f"l{n}")
+            await driver.run()
+            await client.close()
+            for one in driver.samples:
+                one.trace_id = f"{n + 1:032x}"
+            ran.levels.append((make_level(driver, driver._settings), driver.samples))
+    return ran
+
+
+def source(monkeypatch: pytest.MonkeyPatch, told: object) -> None:
+    """What opening the source gives; an exception is raised there."""
+    @contextmanager
+    def opened(*_: object):
+        if isinstance(told, BaseException):
+            raise told
+        yield told
+
+    monkeypatch.setattr(whole, "open_source", opened)
+
+
+@pytest.mark.parametrize(
+    ("problem", "said"),
+    [
+        (KeyboardInterrupt(), "interrupted before the store had told them"),
+        (RuntimeError("odd"), "RuntimeError: odd"),
+        (StoreError("the store is busy"), "the store is busy"),
+    ],
+)
+async def test_the_clients_figures_are_kept_whatever_the_store_does(monkeypatch, problem, said):
+    """The note says why there are no others; an interrupt is one of the run."""
+    ran = await a_ran()
+    source(monkeypatch, problem)
+    levels, note = whole._with_server_side(ran, SETTINGS, Where(store="chdb:///x"))
+    assert levels == [ran.levels[0][0]]
+    assert note == f"No server-side figures: {said}"
+    assert ran.interrupted is isinstance(problem, KeyboardInterrupt)
+
+
+async def test_a_source_that_nobody_named_and_nobody_runs_is_no_fault(monkeypatch):
+    """Any server may be loaded; a named source that fails is told by its own words."""
+    ran = await a_ran()
+    source(monkeypatch, UserError("there is nothing to read"))
+    assert "no Stagelens stands before" in whole._with_server_side(ran, SETTINGS, Where())[1]
+    note = whole._with_server_side(ran, SETTINGS, Where(collector="http://127.0.0.1:9"))[1]
+    assert note == "No server-side figures: there is nothing to read"
+
+
+async def test_levels_after_one_that_the_store_does_not_know_are_not_waited_for(monkeypatch):
+    """A sweep on a server without Stagelens waits once."""
+    asked: list[float] = []
+
+    def none(*_: object, doubt_s: float, **__: object) -> None:
+        asked.append(doubt_s)
+
+    monkeypatch.setattr(whole, "server_side", none)
+    source(monkeypatch, object())
+    whole._with_server_side(await a_ran(3), SETTINGS, Where())
+    assert asked == [4.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [(Where(store="nonsense"), "store kind"), (Where("http://x", "chdb:///x"), "two sources")],
+)
+def test_a_source_that_is_written_wrong_is_told_before_the_load(where, said):
+    """Exit code 2, with nothing sent."""
+    with pytest.raises(UserError, match=said) as told:
+        whole.run_bench(SETTINGS, "n", None, where)
+    assert told.value.exit_code == 2
+
+
+def test_a_name_that_another_load_had_is_told():
+    """Report and compare would take both loads for one run."""
+    sample, record = pair(1)
+    older = [pair(n)[1] for n in (2, 3)]
+    side = server_side([sample], "r", Stored([record, *older]), None)
+    assert (side.asked, side.found) == (1, 1)
+    assert side.reading[-1].startswith("The store holds 2 more requests of a run r, of another load")
+    assert "more requests" not in " ".join(server_side([sample], "r", Stored([record]), None).reading)
+
+
+def test_a_replay_of_more_requests_than_are_read_says_what_it_left_out(monkeypatch):
+    """The earliest are sent; none of the others is silently gone."""
+    times = dict.fromkeys(("prompt_ns", "queue_ns", "prefill_ns", "decode_ns", "deliver_ns"), 0)
+    made = [
+        Record(trace_id=f"{n:032x}", start_unix_ns=n, stream=True, status="ok", e2e_ns=1, ttft_ns=1,
+               tpot_ns=None, input_tokens=9, output_tokens=output, cached_tokens=0, **times)
+        for n, output in enumerate((3, None))
+    ]  # fmt: skip
+    assert choose(made, 2).unread == 0
+
+    class Source:
+        def records(self, *_: object, **__: object) -> Records:
+            return Records(total=100_007, records=tuple(made))
+
+    source(monkeypatch, Source())
+    settings = BenchSettings(url=SETTINGS.url, replay="r")
+    found = whole._recorded(settings, Where(), CLOCK)
+    assert whole._replay_notes(found) == [
+        "Replay: 1 requests without known lengths are left out.",
+        "Replay: the 100,000 earliest requests; 100,005 later ones are left out.",
+    ]
+
+
+async def test_failures_are_told_with_the_words_of_one_and_so_are_second_sends():
+    """How many is not why."""
+    def script(asked):
+        return answer(asked, before=[Reset()] if len(fake.requests) > 1 else [])
+
+    async with load_target(script) as fake:
+        driver, client = driver_for(fake, Plan(iter([talk("a")] * 3), None), concurrency=1)
+        await driver.run()
+        await client.close()
+    driver.samples[-1].resent = True
+    level = make_level(driver, driver._settings)
+    assert set(level.counts.said) == {"connection"}
+    assert level.counts.said["connection"] == driver.samples[1].said != ""
+    told = " ".join(assumptions(SETTINGS, (), [level]))
+    assert "1 requests were sent again, as their kept connection closed" in told
+
+
+async def test_what_a_server_did_not_count_is_not_called_more_than_a_token():
+    """Chunk gaps without usage: nothing is known of the chunks."""
+    sample = Sample(0, 1, True, sent_ns=1, first_token_ns=2, last_token_ns=3, end_ns=4, chunks=2, gaps=[1])
+    async with load_target() as fake:
+        driver, _ = driver_for(fake, Plan(iter([]), iter([])))
+        driver.samples = [sample]
+        level = make_level(driver, SETTINGS)
+    told = " ".join(assumptions(SETTINGS, (), [level]))
+    assert "the server counted no tokens, so a chunk need not be one" in told
+    assert "not one token each" not in told

@@ -1,0 +1,81 @@
+"""Files of prompts as they are found: other line ends, parts, roles, marks, mistakes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from stagelens.bench.datafile import alike, read_items
+from stagelens.errors import UserError
+
+
+def test_a_line_ends_at_its_line_feed_alone(tmp_path):
+    """Strings may hold U+2028, U+0085 and form feeds unescaped: no entry is cut there."""
+    texts = ["a\u2028b", "c\u0085d", "e\u2029f"]
+    file = tmp_path / "d.jsonl"
+    lines = [json.dumps({"prompt": text}, ensure_ascii=False) for text in texts]
+    file.write_bytes("\r\n".join([*lines, "", "  "]).encode())
+    items, skipped = read_items(file)
+    assert [one.turns[0].messages[0]["content"] for one in items] == texts
+    assert skipped == 0
+
+
+def test_a_byte_order_mark_is_no_part_of_the_json(tmp_path):
+    """Some editors put one in front."""
+    file = tmp_path / "d.json"
+    file.write_bytes(b'\xef\xbb\xbf[{"prompt": "hello"}]')
+    assert len(read_items(file)[0]) == 1
+
+
+def test_messages_in_parts_give_their_text(tmp_path):
+    """OpenAI's form of content as a list; a picture has none."""
+    parts = [{"type": "text", "text": "what is"}, {"type": "image_url", "image_url": {"url": "u"}},
+             {"type": "text", "text": "this?"}]  # fmt: skip
+    file = tmp_path / "d.json"
+    file.write_text(json.dumps([{"messages": [{"role": "user", "content": parts}]}]))
+    [item] = read_items(file)[0]
+    assert item.turns[0].messages[0]["content"] == "what is\nthis?"
+
+
+@pytest.mark.parametrize("name", ["gpt", "bing", "bard", "Assistant", "model"])
+def test_each_name_of_the_assistant_ends_a_turn(tmp_path, name):
+    """An answer that is not known as one would put two questions into one turn."""
+    said = [("human", "a"), (name, "x" * 40), ("human", "b")]
+    file = tmp_path / "d.json"
+    file.write_text(json.dumps([{"conversations": [{"from": f, "value": v} for f, v in said]}]))
+    [item] = read_items(file)[0]
+    assert [one.output_tokens for one in item.turns] == [10, 64]
+
+
+@pytest.mark.parametrize("length", [True, "9", 0, -1, 2.5, None])
+def test_what_is_no_length_is_not_sent_as_one(tmp_path, length):
+    """The usual length is taken."""
+    file = tmp_path / "d.json"
+    file.write_text(json.dumps([{"prompt": "a", "output_tokens": length}]))
+    [item] = read_items(file)[0]
+    assert (type(item.turns[0].output_tokens), item.turns[0].output_tokens) == (int, 64)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"prompt": "a"}\n{"prompt":\n{"prompt": "c"}\n', "in UTF-8: see line 2"),
+        ('[\n{"prompt": "a"},\n{"prompt" "b"}\n]', "in UTF-8: see line 3"),
+        ("[" * 200_000, "nested too deeply"),
+    ],
+)
+def test_a_mistake_in_the_file_is_told_with_its_place(tmp_path, text, said):
+    """In JSON lines and in one document; no traceback."""
+    file = tmp_path / "d.json"
+    file.write_text(text)
+    with pytest.raises(UserError, match=said) as told:
+        read_items(file)
+    assert told.value.exit_code == 2
+
+
+def test_prompts_that_are_there_again_are_counted(tmp_path):
+    """A server finds the second one in its prefix cache."""
+    file = tmp_path / "d.json"
+    file.write_text(json.dumps([{"prompt": text} for text in "aabac"]))
+    assert alike(read_items(file)[0]) == 2
