@@ -22,7 +22,7 @@ from dashboards.errors import BadValueError
 from dashboards.filters import Filters
 from dashboards.models.analysis import Compare, Difference
 from dashboards.queries.base import QueryLimits, QueryStore
-from dashboards.times import parse_when
+from dashboards.times import in_words, parse_when
 
 RESAMPLES: Final = 1000
 SAME_MIX: Final = 0.10
@@ -221,7 +221,7 @@ def _reading(found: Sequence[Difference]) -> tuple[str, ...]:
         if one.a_ns is None or one.b_ns is None:
             said.append(f"Which one {words}) is not known: a side has no data.")
             continue
-        times = f"{one.a_ns / 1e9:.3g} s in A, {one.b_ns / 1e9:.3g} s in B, at p50"
+        times = f"{in_words(one.a_ns)} in A, {in_words(one.b_ns)} in B, at p50"
         if one.low_ns is not None and one.high_ns is not None and one.low_ns <= 0 <= one.high_ns:
             said.append(f"Neither clearly {words} {times}; the interval holds 0).")
         elif one.a_ns == one.b_ns:

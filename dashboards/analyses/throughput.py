@@ -30,7 +30,7 @@ from dashboards.queries.base import QueryLimits, QueryStore, Row, run
 from dashboards.queries.dimensions import CONCURRENCY_BOUNDS, bucket_labels
 from dashboards.queries.sample import Part, part_of, within
 from dashboards.queries.steps import Slice
-from dashboards.times import NS_PER_S
+from dashboards.times import NS_PER_S, plain
 
 MOST_BINS: Final = 1000
 BINS_MS: Final = (100, 200, 500, 1000, 2000, 5000, 10_000, 30_000, 60_000, 300_000, 600_000)
@@ -254,14 +254,14 @@ def _reading(found: ThroughputFigures) -> tuple[str, ...]:
     if not known:
         return ("No request tells its output tokens: throughput is not known.",)
     best = max(known, key=lambda one: one.tokens_per_s or 0.0)
-    said = [f"Most tokens a second: {best.tokens_per_s:.4g}, at concurrency {best.label}."]
+    said = [f"Most tokens a second: {plain(best.tokens_per_s or 0.0, 4)}, at concurrency {best.label}."]
     if found.knee is None:
         said.append("No knee: too few levels, or throughput still grows with concurrency.")
     else:
         at = next(one for one in found.levels if one.label == found.knee)
-        speed = "" if at.user_tokens_per_s is None else f", {at.user_tokens_per_s:.3g} for one user"
+        speed = "" if at.user_tokens_per_s is None else f", {plain(at.user_tokens_per_s)} for one user"
         said.append(
-            f"Knee at concurrency {at.label}: {at.tokens_per_s:.4g} tokens a second{speed}; beyond "
+            f"Knee at concurrency {at.label}: {plain(at.tokens_per_s or 0.0, 4)} tokens a second{speed}; beyond "
             "it more users bring little."
         )
     return tuple(said)
