@@ -110,7 +110,8 @@ export async function overview() {
     late("Throughput against latency", series, (s) => [throughput(s)]),
     late(`Heat map of ${measure.toUpperCase()}`, series, (s) => [
       el("p", {}, el("a", { href: link({ heat: measure === "e2e" ? "ttft" : null }), "data-go": true },
-        `Show ${measure === "e2e" ? "TTFT" : "E2E"} instead`)), heat(s)]),
+        `Show ${measure === "e2e" ? "TTFT" : "E2E"} instead`)),
+      s.cells.length ? heat(s) : el("p", { class: "quiet" }, `No request has a ${measure.toUpperCase()}.`)]),
   ];
   const good = late("Goodput", series.catch(() => null).then(() => ask("/goodput", limits())), goodputLine);
   const parts = [head, reading, good, el("h2", {}, "Where the time goes"), figures, ...sections];
