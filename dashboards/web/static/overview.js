@@ -25,7 +25,7 @@ function cards(summary, report) {
     ["Errors / cancelled", `${part(all.errors)} / ${part(all.cancelled)}`, `of ${count(all.requests)} requests`],
     ["Requests/s", rate(perS(activity?.requests_per_s, all.requests), 2),
       activity ? `peak concurrency ${count(activity.peak_concurrency)}` : "over the whole window"],
-    ["Output tokens/s", rate(perS(activity?.output_tokens_per_s, all.output_tokens), 1),
+    ["Output tokens/s", rate(all.output_tokens === null ? null : perS(activity?.output_tokens_per_s, all.output_tokens), 1),
       activity ? `known for ${count(activity.output_tokens_known)}` : "over the whole window"],
     ["Cold / cached", `${count(all.cold)} / ${count(all.cached)}`,
       `cached not known for ${count(all.requests - all.cached - all.not_cached)}`],
