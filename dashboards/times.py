@@ -87,3 +87,16 @@ def to_iso(unix_ns: int) -> str:
 def to_text(unix_ns: int) -> str:
     """``2026-01-01 12:00:00 UTC``, for people; cut to the second."""
     return to_iso(unix_ns)[:19].replace("T", " ") + " UTC"
+
+
+def in_words(ns: float) -> str:
+    """A length of time with three digits for a sentence, without powers of ten: ``12,345 s``."""
+    size = abs(ns)
+    if 0 < size < NS_PER_S // 10_000:
+        return f"{ns / 1000:.3g} µs" if size >= 999.5 else f"{ns:.3g} ns"
+    return f"{plain(ns / NS_PER_S)} s"
+
+
+def plain(value: float, digits: int = 3) -> str:
+    """``value`` with ``digits`` digits, or whole where it has more before the point: ``12,345``."""
+    return f"{value:,.0f}" if abs(value) >= 10**digits - 0.5 else f"{value:.{digits}g}"

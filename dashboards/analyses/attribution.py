@@ -24,12 +24,14 @@ from dashboards.queries.base import QueryLimits, QueryStore, Row, run
 from dashboards.queries.dimensions import Dimension, dimensions, known, parse_by
 from dashboards.queries.measures import STAGE_COLUMNS
 from dashboards.queries.sample import Part, part_of
+from dashboards.times import in_words
 from tracer.stages import Stage
 
 MEASURES: Final = ("e2e", "ttft")
 REST: Final = "rest"
 LEAST: Final = 20
 """Below so many requests the slowest 5 % is a single one."""
+SLOWEST: Final = 0.05
 MOST_SLICES: Final = 40
 _EVERY: Final = tuple(name for name in known() if not name.startswith("tag:"))
 _SOURCE: Final = "FROM {database:Identifier}.requests WHERE"
@@ -122,7 +124,7 @@ def _answer(
         slow_from_ns=bounds["slow"], middle_from_ns=bounds["low"], middle_to_ns=bounds["high"],
         slow_mean_ns=slow["mean"], middle_mean_ns=middle["mean"], stages=stages, slices=slices,
         sampled=found.part.sampled,
-        reading=(*_reading(found.measure, slow, middle, stages, slices), *found.part.told),
+        reading=(*_reading(found.measure, found.n, slow, middle, stages, slices), *found.part.told),
         assumptions=_assumptions(found.measure),
     )  # fmt: skip
 
@@ -228,12 +230,20 @@ def _nothing(found: _Found) -> Attribution:
 
 
 def _reading(
-    measure: str, slow: Row, middle: Row, stages: Sequence[StageShift], slices: Sequence[SliceShift]
+    measure: str,
+    n: int,
+    slow: Row,
+    middle: Row,
+    stages: Sequence[StageShift],
+    slices: Sequence[SliceShift],
 ) -> tuple[str, ...]:
     most = max(stages, key=lambda one: one.difference_ns)
-    whole = (slow["mean"] - middle["mean"]) / 1e9
+    whole = in_words(slow["mean"] - middle["mean"])
+    slowest = "slowest 5 %"
+    if slow["n"] > 2 * SLOWEST * n:  # ties at the 95th percentile are all at or above it
+        slowest = f"slowest {slow['n'] / n:.0%}, many of them equally slow"
     first = (
-        f"The slowest 5 % (n={slow['n']}) take {whole:.3g} s longer in {measure.upper()} than the "
+        f"The {slowest} (n={slow['n']}) take {whole} longer in {measure.upper()} than the "
         f"middle ones (n={middle['n']}), and {most.stage} makes {(most.share or 0) * 100:.0f} % of it."
     )
     said = [first]

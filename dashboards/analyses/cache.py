@@ -26,6 +26,7 @@ from dashboards.filters import Filters, Where, where
 from dashboards.models.cache import Cache, CacheFigures, Preempted, PrefillRate, Saved
 from dashboards.queries.base import QueryLimits, QueryStore, Row, run
 from dashboards.queries.sample import Part, part_of
+from dashboards.times import in_words
 from tracer import semconv
 
 MOST_POINTS: Final = 300
@@ -248,14 +249,14 @@ def _reading(found: CacheFigures) -> tuple[str, ...]:
         share = (found.hit_share or 0) * 100
         said.append(
             f"{found.hits} of {found.cached_known} requests hit the cache, with {share:.0f} % of all "
-            f"prompt tokens: about {found.saved_ns / 1e9:.3g} s of prefill saved (95 %: "
-            f"{(found.low_ns or 0) / 1e9:.3g} to {(found.high_ns or 0) / 1e9:.3g} s), beside "
-            f"{found.prefill_ns / 1e9:.3g} s spent."
+            f"prompt tokens: about {in_words(found.saved_ns)} of prefill saved (95 %: "
+            f"{in_words(found.low_ns or 0)} to {in_words(found.high_ns or 0)}), beside "
+            f"{in_words(found.prefill_ns)} spent."
         )
     one = found.preempted
     if one.preemptions:
         said.append(
-            f"{one.preemptions} preemptions in {one.requests} requests: {one.off_ns / 1e9:.3g} s off "
+            f"{one.preemptions} preemptions in {one.requests} requests: {in_words(one.off_ns)} off "
             "the engine."
         )
     return tuple(said)

@@ -11,21 +11,22 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
 from dashboards.analyses.sides import COMPARED, MOST_VALUES, Values, read_sides
+from dashboards.analyses.stats import newcombe
 from dashboards.errors import BadValueError
 from dashboards.filters import Filters
 from dashboards.models.analysis import Compare, Difference
 from dashboards.queries.base import QueryLimits, QueryStore
-from dashboards.times import parse_when
+from dashboards.times import in_words, parse_when
 
 RESAMPLES: Final = 1000
 SAME_MIX: Final = 0.10
-"""Mean input or output lengths that differ by more than this share are warned of."""
+"""Mean lengths that differ by more than this share, and buckets of lengths whose shares do, are warned of."""
 _MATCHED: Final = (
     "Lengths are matched: of each pair of an input and an output bucket (those of --by) both sides "
     "keep equally many requests, by the hash; requests of unknown length are left out."
@@ -94,7 +95,7 @@ def compare(
         sampled_a=of_a.sampled,
         sampled_b=of_b.sampled,
         differences=tuple(found),
-        warnings=tuple(_warnings(of_a, of_b)),
+        warnings=tuple(_warnings(of_a, of_b, matched=match)),
         reading=_reading(found),
         assumptions=(
             *_parts(of_a, of_b),
@@ -173,8 +174,9 @@ def _difference(
     )  # fmt: skip
 
 
-def _warnings(a: Values, b: Values) -> list[str]:
-    found = [f"{name} has no requests." for name, one in (("A", a), ("B", b)) if not one.total]
+def _warnings(a: Values, b: Values, *, matched: bool) -> list[str]:
+    none = "has no requests of known length that the other has too" if matched else "has no requests"
+    found = [f"{name} {none}." for name, one in (("A", a), ("B", b)) if not one.total]
     for name, x, y in (
         ("input", a.mean_input, b.mean_input),
         ("output", a.mean_output, b.mean_output),
@@ -186,7 +188,27 @@ def _warnings(a: Values, b: Values) -> list[str]:
                 f"The mix of {name} lengths differs (mean {x:.0f} against {y:.0f} tokens): "
                 "differences may come from it."
             )
+        elif told := _other_mix(a.mix[name], b.mix[name]):
+            found.append(
+                f"The mix of {name} lengths differs ({told}): differences may come from it."
+            )
     return found
+
+
+def _other_mix(a: Mapping[str, int], b: Mapping[str, int]) -> str | None:
+    """The bucket whose shares differ most, where by more than ``SAME_MIX`` and than chance does."""
+    n_a, n_b = sum(a.values()), sum(b.values())
+    apart: list[tuple[float, str]] = []
+    for label in {*a, *b}:
+        x, y = a.get(label, 0), b.get(label, 0)
+        low, high = newcombe(x, n_a, y, n_b)
+        if abs(x / n_a - y / n_b) > SAME_MIX and (low > 0 or high < 0):
+            apart.append((abs(x / n_a - y / n_b), label))
+    if not apart:
+        return None
+    _, label = max(apart)
+    shares = f"{a.get(label, 0) / n_a:.0%} against {b.get(label, 0) / n_b:.0%}"
+    return f"{shares} have {label} tokens"
 
 
 def _reading(found: Sequence[Difference]) -> tuple[str, ...]:
@@ -199,9 +221,14 @@ def _reading(found: Sequence[Difference]) -> tuple[str, ...]:
         if one.a_ns is None or one.b_ns is None:
             said.append(f"Which one {words}) is not known: a side has no data.")
             continue
-        times = f"{one.a_ns / 1e9:.3g} s in A, {one.b_ns / 1e9:.3g} s in B, at p50"
+        times = f"{in_words(one.a_ns)} in A, {in_words(one.b_ns)} in B, at p50"
         if one.low_ns is not None and one.high_ns is not None and one.low_ns <= 0 <= one.high_ns:
             said.append(f"Neither clearly {words} {times}; the interval holds 0).")
+        elif one.a_ns == one.b_ns:
+            said.append(f"Neither {words} {times}).")
+        elif one.low_ns is None:
+            winner = "A" if one.a_ns < one.b_ns else "B"
+            said.append(f"{winner} {words} {times}; a side has one value, so no interval).")
         else:
             said.append(f"{'A' if one.a_ns < one.b_ns else 'B'} {words} {times}).")
     return tuple(said)

@@ -18,7 +18,7 @@ from dashboards.models.interference import (
     Victim,
 )
 from dashboards.queries.base import QueryLimits, QueryStore, count_of, run
-from dashboards.times import to_text
+from dashboards.times import in_words, to_text
 
 SHOWN: Final = 20
 SHOWN_CAUSES: Final = 5
@@ -168,7 +168,7 @@ def _reading(around: Around, found: InterferenceFigures) -> tuple[str, ...]:
     if not around.mixed:
         return (_NO_BASELINE, *part)
     first = (
-        f"{found.lost_ns / 1e9:.3g} s of {found.decode_ns / 1e9:.3g} s decode "
+        f"{in_words(found.lost_ns)} of {in_words(found.decode_ns)} decode "
         f"({(found.share or 0) * 100:.1f} %) went to other requests' prefills, in "
         f"{around.mixed_steps} of {around.steps} steps."
     )
@@ -176,7 +176,7 @@ def _reading(around: Around, found: InterferenceFigures) -> tuple[str, ...]:
     known = [one for one in found.worst_causers if one.trace_id]
     if known:
         said.append(
-            f"Request {known[0].trace_id} caused most: {known[0].caused_ns / 1e9:.3g} s to "
+            f"Request {known[0].trace_id} caused most: {in_words(known[0].caused_ns)} to "
             f"{known[0].victims} others."
         )
     return (*said, *part)

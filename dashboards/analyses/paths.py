@@ -14,6 +14,7 @@ from dashboards.models.path import CriticalPath, PathFigures, PathStep, RequestP
 from dashboards.models.trace import Trace
 from dashboards.queries.base import QueryLimits, QueryStore, Row, count_of, run
 from dashboards.queries.sample import Part, part_of, within
+from dashboards.times import in_words
 from tracer import semconv
 from tracer.stages import Stage
 
@@ -93,7 +94,8 @@ def critical_paths(
             *_RULE,
             (
                 f"At most {MOST_REQUESTS} requests, chosen by a hash of the trace id; those whose "
-                "spans are not stored are counted and left out."
+                f"spans are not stored, or lie beyond the first {MOST_SPANS:,} spans, are counted "
+                "and left out."
             ),
         ),
     )  # fmt: skip
@@ -129,7 +131,8 @@ def read_spans(
 ) -> dict[str, list[SpanPlace]]:
     """The spans of the traces of ``chosen`` that lie in their time, by trace id.
 
-    Of a part, the store looks for them in its slices of time alone, and so long after as
+    Of more than ``MOST_SPANS`` the traces of which all were read: a path of some of a request's
+    spans would give what the others held to ``unattributed``. Of a part, the store looks for them in its slices of time alone, and so long after as
     the longest of them took.
     """
     params: dict[str, object] = {
@@ -142,7 +145,14 @@ def read_spans(
     found: dict[str, list[SpanPlace]] = defaultdict(list)
     longest = max(int(row["E2ENs"]) for row in chosen)
     times = f"AND {within(part.slices, after_ns=longest)}" if part.slices else ""
-    for row in run(store, f"{_SPANS_SQL} {times} {_SPANS_END}", params, limits):
+    rows = run(store, f"{_SPANS_SQL} {times} {_SPANS_END}", params, limits)
+    read_to = int(rows[-1]["StartNs"]) if len(rows) == MOST_SPANS else None
+    cut: set[str] = set()
+    if read_to is not None:
+        cut = {r["TraceId"] for r in chosen if int(r["StartNs"]) + int(r["E2ENs"]) >= read_to}
+    for row in rows:
+        if row["TraceId"] in cut:
+            continue
         start = int(row["StartNs"])
         found[row["TraceId"]].append(
             SpanPlace(
@@ -184,7 +194,7 @@ def _reading(found: PathFigures) -> tuple[str, ...]:
     beside = max(found.steps, key=lambda one: one.beside_ns)
     if beside.beside_ns:
         said.append(
-            f"{beside.name} ran {beside.beside_ns / 1e9:.3g} s beside other work, "
+            f"{beside.name} ran {in_words(beside.beside_ns)} beside other work, "
             "where a shorter one gains nothing."
         )
     small = [
@@ -193,7 +203,7 @@ def _reading(found: PathFigures) -> tuple[str, ...]:
     ]  # fmt: skip
     if small:
         said.append(
-            f"Without {small[0].name} at most {small[0].if_gone_ns / 1e9:.3g} s of its "
-            f"{small[0].on_path_ns / 1e9:.3g} s on the path would be gained: other work ran beside it."
+            f"Without {small[0].name} at most {in_words(small[0].if_gone_ns)} of its "
+            f"{in_words(small[0].on_path_ns)} on the path would be gained: other work ran beside it."
         )
     return tuple(said)

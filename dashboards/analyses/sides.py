@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -10,25 +11,32 @@ from dashboards.filters import Filters, Where, where
 from dashboards.models.sample import Sampled
 from dashboards.queries import rollups
 from dashboards.queries.base import QueryLimits, QueryStore, Row, run
-from dashboards.queries.dimensions import INPUT_BOUNDS, OUTPUT_BOUNDS, bucket_of
+from dashboards.queries.dimensions import INPUT_BOUNDS, OUTPUT_BOUNDS, bucket_labels, bucket_of
 from dashboards.queries.intervals import inner_columns
 from dashboards.queries.measures import MEASURES, STAGES, Quantity
 from dashboards.queries.sample import Part, part_of
 
 MOST_VALUES: Final = 20_000
 COMPARED: Final = (*(q for q in MEASURES if not q.gaps), *STAGES)
+LENGTHS: Final[Mapping[str, tuple[str, Sequence[int]]]] = {
+    "input": ("InputTokens", INPUT_BOUNDS), "output": ("OutputTokens", OUTPUT_BOUNDS),
+}  # fmt: skip
 _SOURCE: Final = "FROM {database:Identifier}.requests WHERE"
 _CHOSEN: Final = f"ORDER BY cityHash64(TraceId, SpanId) LIMIT {MOST_VALUES}"
 
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """One side as read; ``ordered`` holds the values of each quantity, sorted."""
+    """One side as read; ``ordered`` holds the values of each quantity, sorted.
+
+    ``mix`` counts, for ``input`` and ``output``, the requests in each bucket of lengths.
+    """
 
     total: int
     mean_input: float | None
     mean_output: float | None
     ordered: Mapping[str, Sequence[float]]
+    mix: Mapping[str, Mapping[str, int]]
     sampled: Sampled | None = None
 
 
@@ -54,13 +62,25 @@ def read_sides(
 
 def _whole(store: QueryStore, filters: Filters, part: Part, limits: QueryLimits) -> Values:
     n, mean_input, mean_output = _lengths(store, filters, part, limits)
-    columns = ", ".join(inner_columns(COMPARED))
+    columns = ", ".join([*inner_columns(COMPARED), *(_mix_column(name) for name in LENGTHS)])
     sql = f"SELECT {columns} FROM (SELECT * {_SOURCE} {part.where.sql} {_CHOSEN})"  # noqa: S608  values are bound
     row = run(store, sql, part.where.params, limits)[0]
     return Values(
         total=n, mean_input=mean_input, mean_output=mean_output, sampled=part.sampled,
         ordered={one.name: row[f"s_{one.name}"] for one in COMPARED},
+        mix={name: _mix_of(row[f"mix_{name}"], bounds) for name, (_, bounds) in LENGTHS.items()},
     )  # fmt: skip
+
+
+def _mix_column(name: str) -> str:
+    column, bounds = LENGTHS[name]
+    place = " + ".join(f"({bound} <= assumeNotNull({column}))" for bound in bounds)
+    return f"sumMapIf(map(toUInt8({place}), toUInt64(1)), isNotNull({column})) AS mix_{name}"
+
+
+def _mix_of(counts: Mapping[int, int], bounds: Sequence[int]) -> dict[str, int]:
+    labels = bucket_labels(bounds)
+    return {labels[int(place)]: int(n) for place, n in counts.items()}
 
 
 def _lengths(
@@ -115,6 +135,10 @@ def _cut(rows: list[Row], sampled: Sampled | None) -> Values:
         ordered={
             one.name: sorted(r[f"v_{one.name}"] for r in rows if r[f"v_{one.name}"] is not None)
             for one in COMPARED
+        },
+        mix={
+            name: Counter(bucket_of(row[column], bounds) for row in rows)
+            for name, (column, bounds) in LENGTHS.items()
         },
         sampled=sampled,
     )

@@ -6,7 +6,8 @@ For each bin of length ``w``::
 
     concurrency        = sum of the time in flight inside it / w
     total tokens/s     = tokens inside it / w
-    one user's tokens/s = tokens inside it / sum of the decode time inside it
+    one user's tokens/s = tokens inside it / sum of the decode time inside it,
+                          both of the requests that tell their tokens and have a decode time
 
 Bins of one concurrency (rounded; grouped as ``--by concurrency`` does) are added up before
 dividing. The knee is Kneedle's (V. Satopää and others, 2011) for a curve that grows and
@@ -29,7 +30,7 @@ from dashboards.queries.base import QueryLimits, QueryStore, Row, run
 from dashboards.queries.dimensions import CONCURRENCY_BOUNDS, bucket_labels
 from dashboards.queries.sample import Part, part_of, within
 from dashboards.queries.steps import Slice
-from dashboards.times import NS_PER_S
+from dashboards.times import NS_PER_S, plain
 
 MOST_BINS: Final = 1000
 BINS_MS: Final = (100, 200, 500, 1000, 2000, 5000, 10_000, 30_000, 60_000, 300_000, 600_000)
@@ -46,10 +47,11 @@ SELECT count() AS n, countIf(isNull(OutputTokens)) AS without,
 _START: Final = "toUnixTimestamp64Nano(Timestamp) - {first:Int64}"
 _BINS_SQL: Final = f"""\
 SELECT bin, sum(greatest(0, least(b1, t1) - greatest(b0, t0))) AS busy,
-  sum(greatest(0, least(b1, d1) - greatest(b0, d0))) AS decoding,
-  sum(made * greatest(0, least(b1, d1) - greatest(b0, d0)) / (d1 - d0)) AS tokens
+  sum(greatest(0, least(b1, d1) - greatest(b0, d0)) AS part) AS all_parts,
+  sumIf(part, timed) AS decoding, sum(made * part / (d1 - d0) AS some) AS tokens,
+  sumIf(some, timed) AS timed_tokens, max(known) AS told
 FROM (
-  SELECT t0, t1, d0, d1, made,
+  SELECT t0, t1, d0, d1, made, known, timed,
     arrayJoin(range(toUInt64(intDiv(t0, {{width:Int64}})),
       toUInt64(intDiv(greatest(t1 - 1, t0), {{width:Int64}}) + 1))) AS bin,
     toInt64(bin) * {{width:Int64}} AS b0, b0 + {{width:Int64}} AS b1
@@ -57,7 +59,8 @@ FROM (
     SELECT {_START} AS t0, t0 + toInt64(E2ENs) AS t1,
       greatest(t0 + 1, t1 - toInt64(DeliverNs)) AS d1,
       greatest(t0, least(d1 - toInt64(DecodeNs), d1 - 1)) AS d0,
-      toFloat64(ifNull(OutputTokens, 0)) AS made
+      toFloat64(ifNull(OutputTokens, 0)) AS made, isNotNull(OutputTokens) AS known,
+      known AND DecodeNs > 0 AS timed
     {_SOURCE} {{picked}}
   )
 ) WHERE {{seen}} GROUP BY bin ORDER BY bin"""  # noqa: S608  our own words alone
@@ -75,6 +78,8 @@ class _Sum:
     busy: float = 0.0
     decoding: float = 0.0
     tokens: float = 0.0
+    timed_tokens: float = 0.0
+    told: bool = False
 
 
 def throughput(
@@ -174,10 +179,11 @@ def _figures(
     params |= {"bins": list(place) or [-1], "levels": list(place.values()) or [-1]}
     began = run(store, _BEGAN_SQL.replace("{picked}", began_in), params, limits)
     levels = _levels(rows, place, width, {int(row["level"]): row for row in began})
-    found = knee([(one.concurrency, one.tokens_per_s) for one in levels])
+    known = [one for one in levels if one.tokens_per_s is not None]
+    found = knee([(one.concurrency, one.tokens_per_s or 0.0) for one in known])
     return ThroughputFigures(
         key=key, requests=int(window["n"]), without_tokens=int(window["without"]), bin_ns=width,
-        levels=levels, knee=levels[found[0]].label if found else None,
+        levels=levels, knee=known[found[0]].label if found else None,
         knee_height=found[1] if found else None,
     )  # fmt: skip
 
@@ -198,6 +204,8 @@ def _levels(
         one.busy += float(row["busy"])
         one.decoding += float(row["decoding"])
         one.tokens += float(row["tokens"])
+        one.timed_tokens += float(row["timed_tokens"])
+        one.told |= bool(row["told"])
     found: list[Level] = []
     for level, one in sorted(sums.items()):
         if level < 0:
@@ -207,8 +215,10 @@ def _levels(
             Level(
                 label=_LABELS[level], concurrency=one.busy / (one.bins * width), bins=one.bins,
                 seconds=one.bins * width / NS_PER_S,
-                tokens_per_s=one.tokens * NS_PER_S / (one.bins * width),
-                user_tokens_per_s=one.tokens * NS_PER_S / one.decoding if one.decoding else None,
+                tokens_per_s=one.tokens * NS_PER_S / (one.bins * width) if one.told else None,
+                user_tokens_per_s=(
+                    one.timed_tokens * NS_PER_S / one.decoding if one.decoding else None
+                ),
                 requests=int(there["n"]) if there else 0,
                 ttft_p50_ns=round(there["ttft"]) if there and there["n_ttft"] else None,
                 e2e_p50_ns=round(there["e2e"][0]) if there else None,
@@ -225,7 +235,8 @@ _ASSUMPTIONS: Final = (
     ),
     (
         "A request's output tokens are spread evenly over its decode time; requests without a "
-        "count of tokens are in flight and bring none."
+        "count of tokens are in flight and bring none. One user's speed is that of requests that tell "
+        "their tokens and have a decode time."
     ),
     (
         "Knee: concurrency and tokens/s scaled to 0..1 over the levels; the level farthest above "
@@ -235,17 +246,22 @@ _ASSUMPTIONS: Final = (
 
 
 def _reading(found: ThroughputFigures) -> tuple[str, ...]:
-    if not found.levels:
+    if not found.requests:
         return ("There is no request to look at: widen the window or drop a filter.",)
-    best = max(found.levels, key=lambda one: one.tokens_per_s)
-    said = [f"Most tokens a second: {best.tokens_per_s:.4g}, at concurrency {best.label}."]
+    if not found.levels:
+        return ("No time had half a request in flight or more: they were too short and too few.",)
+    known = [one for one in found.levels if one.tokens_per_s is not None]
+    if not known:
+        return ("No request tells its output tokens: throughput is not known.",)
+    best = max(known, key=lambda one: one.tokens_per_s or 0.0)
+    said = [f"Most tokens a second: {plain(best.tokens_per_s or 0.0, 4)}, at concurrency {best.label}."]
     if found.knee is None:
         said.append("No knee: too few levels, or throughput still grows with concurrency.")
     else:
         at = next(one for one in found.levels if one.label == found.knee)
-        speed = "" if at.user_tokens_per_s is None else f", {at.user_tokens_per_s:.3g} for one user"
+        speed = "" if at.user_tokens_per_s is None else f", {plain(at.user_tokens_per_s)} for one user"
         said.append(
-            f"Knee at concurrency {at.label}: {at.tokens_per_s:.4g} tokens a second{speed}; beyond "
+            f"Knee at concurrency {at.label}: {plain(at.tokens_per_s or 0.0, 4)} tokens a second{speed}; beyond "
             "it more users bring little."
         )
     return tuple(said)

@@ -2,8 +2,8 @@
 
 Each request's exclusive stage times partition its E2E along its critical path, so a
 change of stage ``s`` from ``t`` to ``t'`` gives ``E2E' = E2E + sum(t' - t)``, with
-``t' = max(0, round(t * factor) + amount)`` for the requests that ran ``s``. The new
-percentiles are those of the E2E' of the requests themselves. TTFT changes by the sum
+``t' = max(0, round(t * factor) + amount)``, at most ``MOST_NS``, for the requests that ran
+``s``. The new percentiles are those of the E2E' of the requests themselves. TTFT changes by the sum
 over prompt, retrieval, queue and prefill.
 """
 
@@ -38,6 +38,8 @@ ASSUMPTIONS: Final = (
         "token fit into it; the others are left out of TTFT and counted."
     ),
 )
+MOST_NS: Final = 10**18
+"""31 years: no stage is made longer, so that no sum of all of them leaves 64 bits."""
 _UNIT_NS: Final = {"ns": 1, "us": 1000, "ms": 1_000_000, "s": 1_000_000_000}
 _CHANGE: Final = re.compile(r"([+-]\d{1,9}(?:\.\d{1,6})?)(%|ns|us|ms|s)", re.ASCII)
 
@@ -120,9 +122,10 @@ def _delta(changes: Sequence[Change], only: Sequence[Stage]) -> str:
             scaled = (
                 f"toInt64({name})"
                 if one.factor == 1.0
-                else f"toInt64(round({name} * {{factor{i}:Float64}}))"
+                else f"toInt64(least({MOST_NS}., round({name} * {{factor{i}:Float64}})))"
             )
-            new = f"greatest(toInt64(0), {scaled} + {{amount{i}:Int64}})"
+            longer = f"least(toInt64({MOST_NS}), {scaled} + {{amount{i}:Int64}})"
+            new = f"greatest(toInt64(0), {longer})"
             terms.append(f"if({_on_path(one.stage)}, {new} - toInt64({name}), 0)")
     return " + ".join(terms)
 

@@ -6,13 +6,16 @@ that come from requests go through :func:`label`, because plotly reads tags in i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from dashboards.html.steps import Laid, counts, laid
 from dashboards.models.report import Report, Slice, StageFigures
 from dashboards.models.series import Series, Step
-from dashboards.times import NS_PER_S, to_iso
+from dashboards.queries.series import CELLS_PER_DOUBLING
+from dashboards.times import NS_PER_S
 
 LEVELS: Final = ("p50", "p95", "p99")
 MOST_LABEL_CHARS: Final = 24
@@ -47,7 +50,7 @@ def figures(report: Report, series: Sequence[Series]) -> list[Figure]:
         _traffic(first),
         _rates(first),
         _throughput(first),
-        *(_heat(one) for one in series),
+        *(_heat(one) for one in series if one.cells),
     ]
     if report.by:
         found += [_groups(report, measure) for measure in ("ttft", "e2e")]
@@ -94,12 +97,13 @@ def _shares(overall: Slice) -> Figure:
 
 
 def _over_time(series: Series, measure: str, title: str) -> Figure:
+    line = laid(series)
     return Figure(
         title,
         [
             {
-                "x": _at(series), "name": p, "mode": "lines+markers", "line": {"color": _TONES[p]},
-                "y": [_seconds(getattr(step, f"{measure}_{p}_ns")) for step in series.steps],
+                "x": line.middles, "name": p, "mode": "lines+markers", "line": {"color": _TONES[p]},
+                "y": line.values(lambda step, p=p: _seconds(getattr(step, f"{measure}_{p}_ns"))),
             }
             for p in LEVELS
         ],
@@ -109,7 +113,7 @@ def _over_time(series: Series, measure: str, title: str) -> Figure:
 
 
 def _traffic(series: Series) -> Figure:
-    per_s = series.step_ns / NS_PER_S
+    line = laid(series)
     kinds: tuple[tuple[str, str, Callable[[Step], int]], ...] = (
         ("ok", "var:decode", lambda step: step.requests - step.errors - step.cancelled),
         ("error", "var:bad", lambda step: step.errors),
@@ -119,16 +123,24 @@ def _traffic(series: Series) -> Figure:
         "Requests per second",
         [
             {
-                "type": "bar", "x": _at(series), "y": [of(step) / per_s for step in series.steps],
+                "type": "bar", "x": line.middles, "y": _per_s(line, of), "width": line.widths_ms,
                 "name": name, "marker": {"color": tone},
             }
             for name, tone, of in kinds
         ],
         {"barmode": "stack", "xaxis": {"title": {"text": "UTC"}}},
+        "A bar is as wide as what the window holds of its step.",
     )  # fmt: skip
 
 
+def _per_s(line: Laid, of: Callable[[Step], int]) -> list[float | None]:
+    return [
+        None if one is None else of(one) / line.seconds(n) for n, one in enumerate(line.steps)
+    ]
+
+
 def _rates(series: Series) -> Figure:
+    line = laid(series)
     kinds: tuple[tuple[str, str, Callable[[Step], int]], ...] = (
         ("error", "var:bad", lambda step: step.errors),
         ("cancelled", "var:unattributed", lambda step: step.cancelled),
@@ -137,7 +149,7 @@ def _rates(series: Series) -> Figure:
         "Share of requests that failed or were cancelled",
         [
             {
-                "x": _at(series), "y": [of(step) / step.requests for step in series.steps],
+                "x": line.middles, "y": line.values(lambda step, of=of: of(step) / step.requests),
                 "name": name, "mode": "lines+markers", "line": {"color": tone},
             }
             for name, tone, of in kinds
@@ -147,13 +159,16 @@ def _rates(series: Series) -> Figure:
 
 
 def _throughput(series: Series) -> Figure:
-    per_s = series.step_ns / NS_PER_S
+    """Steps that the window cuts are left out where there are others: theirs is a rate of little time."""
+    line = laid(series)
+    there = [(n, one) for n, one in enumerate(line.steps) if one is not None]
+    steps = [(n, one) for n, one in there if not line.cut(n)] or there
     return Figure(
         "Throughput against latency, a point a step",
         [
             {
-                "x": [step.requests / per_s for step in series.steps], "name": p, "mode": "markers",
-                "y": [_seconds(getattr(step, f"e2e_{p}_ns")) for step in series.steps],
+                "x": [one.requests / line.seconds(n) for n, one in steps], "name": p, "mode": "markers",
+                "y": [_seconds(getattr(one, f"e2e_{p}_ns")) for _, one in steps],
                 "marker": {"color": _TONES[p]},
             }
             for p in ("p50", "p95")
@@ -163,23 +178,26 @@ def _throughput(series: Series) -> Figure:
 
 
 def _heat(series: Series) -> Figure:
-    xs = sorted({cell.start_unix_ns for cell in series.cells})
-    ys = sorted({cell.low_ns for cell in series.cells})
-    counts: list[list[int | None]] = [[None] * len(xs) for _ in ys]
-    for cell in series.cells:
-        counts[ys.index(cell.low_ns)][xs.index(cell.start_unix_ns)] = cell.n
-    name = series.measure.upper()
+    """Cells by their edges: given middles, plotly stretches a cell over empty ones."""
+    line, name = laid(series), series.measure.upper()
+    levels = [_level(cell.low_ns) for cell in series.cells] or [0]
+    rows = counts(line, levels, _level)
+    edges = [2 ** ((min(levels) + n) / CELLS_PER_DOUBLING) / NS_PER_S for n in range(len(rows) + 1)]
     return Figure(
         f"Heat map of {name}",
         [
             {
-                "type": "heatmap", "x": [to_iso(x) for x in xs], "y": [_seconds(y) for y in ys],
-                "z": counts, "hoverongaps": False, "colorbar": {"title": {"text": "requests"}},
+                "type": "heatmap", "x": line.edges, "y": edges, "z": rows, "zmin": 0,
+                "hoverongaps": False, "colorbar": {"title": {"text": "requests"}},
                 "colorscale": [[0, "var:line"], [1, "var:accent"]],
             }
         ],
         {"xaxis": {"title": {"text": "UTC"}}, "yaxis": {"type": "log", "title": {"text": f"{name}, s"}}},
     )  # fmt: skip
+
+
+def _level(low_ns: int) -> int:
+    return round(math.log2(max(low_ns, 1)) * CELLS_PER_DOUBLING)
 
 
 def _groups(report: Report, measure: str) -> Figure:
@@ -208,10 +226,6 @@ def _short(name: str, place: int) -> str:
 def key_of(group: Slice) -> str:
     """A group's values in one line."""
     return ", ".join("not known" if value is None else value for value in group.key.values())
-
-
-def _at(series: Series) -> list[str]:
-    return [to_iso(step.start_unix_ns) for step in series.steps]
 
 
 def _seconds(ns: int | None) -> float | None:

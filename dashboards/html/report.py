@@ -220,7 +220,9 @@ def _time(ns: int | None) -> str:
         return f"{ns / (60 * NS_PER_S):.1f} min"
     if ns >= NS_PER_S:
         return f"{ns / NS_PER_S:.2f} s"
-    return f"{ns / 1e6:.1f} ms" if ns >= 1_000_000 else f"{ns / 1e3:.0f} µs"
+    if ns >= 1_000_000:
+        return f"{ns / 1e6:.1f} ms"
+    return f"{ns / 1e3:.0f} µs" if ns >= 1000 or ns == 0 else f"{ns} ns"
 
 
 def _rate(value: float | None) -> str:

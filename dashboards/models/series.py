@@ -18,7 +18,7 @@ class Step(Model):
     requests: int
     errors: int
     cancelled: int
-    output_tokens: int
+    output_tokens: int | None
     e2e_p50_ns: int | None
     e2e_p95_ns: int | None
     e2e_p99_ns: int | None

@@ -34,7 +34,7 @@ class SummaryFigures(Model):
 class SummaryGroup(Model):
     """One set of requests; ``key`` as in the report.
 
-    Counts and ``output_tokens`` are of all of them, stages and measures of ``read`` of them.
+    Counts and ``output_tokens`` (``None``: none tells them) are of all of them, stages and measures of ``read`` of them.
     """
 
     key: dict[str, str | None]
@@ -47,7 +47,7 @@ class SummaryGroup(Model):
     cold: int
     cached: int
     not_cached: int
-    output_tokens: int
+    output_tokens: int | None
     stages: tuple[SummaryFigures, ...]
     measures: tuple[SummaryFigures, ...]
 

@@ -11,15 +11,15 @@ from dashboards.models.sample import Sampled
 class Level(Model):
     """Time bins with this many requests in flight, taken together.
 
-    ``tokens_per_s`` is for all users, ``user_tokens_per_s`` for one that decodes. The
-    percentiles are of the ``requests`` that began in these bins.
+    ``tokens_per_s`` is for all users, ``user_tokens_per_s`` for one that decodes; ``None``
+    where no request told its tokens. The percentiles are of the ``requests`` that began in these bins.
     """
 
     label: str
     concurrency: float
     bins: int
     seconds: float
-    tokens_per_s: float
+    tokens_per_s: float | None
     user_tokens_per_s: float | None
     requests: int
     ttft_p50_ns: int | None

@@ -26,7 +26,7 @@ _STEP_COLUMNS: Final = (
     "count() AS Requests",
     "countIf(Status = 'error') AS Errors",
     "countIf(Status = 'cancelled') AS Cancelled",
-    "sum(ifNull(OutputTokens, 0)) AS Tokens",
+    "sum(OutputTokens) AS Tokens",
     "quantilesTDigest(0.5, 0.95, 0.99)(E2ENs) AS E2E",
     "count(FirstTokenNs) AS TtftN",
     "quantilesTDigestIf(0.5, 0.95, 0.99)(ifNull(FirstTokenNs, 0), FirstTokenNs IS NOT NULL) AS Ttft",
@@ -91,7 +91,8 @@ def _rolled_sql(filters: Filters, window: rollups.Window) -> str:
         f"SELECT {start} AS At, sumIf(N, Quantity = 'e2e') AS Requests, "
         "sumIf(N, Quantity = 'e2e' AND k0 = 'error') AS Errors, "
         "sumIf(N, Quantity = 'e2e' AND k0 = 'cancelled') AS Cancelled, "
-        "sumIf(Sum, Quantity = 'output_tokens') AS Tokens, "
+        "if(sumIf(N, Quantity = 'output_tokens') = 0, NULL, "
+        "sumIf(Sum, Quantity = 'output_tokens')) AS Tokens, "
         "quantilesTDigestMergeIf(0.5, 0.95, 0.99)(Sketch, Quantity = 'e2e') AS E2E, "
         "sumIf(N, Quantity = 'ttft') AS TtftN, "
         "quantilesTDigestMergeIf(0.5, 0.95, 0.99)(Sketch, Quantity = 'ttft') AS Ttft "

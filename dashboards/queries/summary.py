@@ -184,7 +184,8 @@ def _group(row: Row, by: tuple[Dimension, ...]) -> SummaryGroup:
     keys = zip(by, row["key"], strict=True) if by else ()
     return SummaryGroup(
         key={one.name: one.read(raw) for one, raw in keys},
-        **{name: int(row.get(name) or 0) for name in (*COUNTS, "output_tokens")},
+        **{name: int(row.get(name) or 0) for name in COUNTS},
+        output_tokens=None if row.get("output_tokens") is None else int(row["output_tokens"]),
         read=_read(row),
         stages=tuple(one for one in figures if one.name in _STAGES),
         measures=tuple(one for one in figures if one.name not in _STAGES),

@@ -136,8 +136,10 @@ def render_throughput(found: Throughput, console: Console) -> None:
             (
                 (
                     level.label, f"{level.concurrency:.1f}", f"{level.seconds:.4g}",
-                    rate(level.tokens_per_s),
-                    NO_DATA if level.user_tokens_per_s is None else rate(level.user_tokens_per_s),
+                    *(
+                        NO_DATA if speed is None else rate(speed)
+                        for speed in (level.tokens_per_s, level.user_tokens_per_s)
+                    ),
                     *(
                         in_unit(ns, unit)
                         for ns in (level.ttft_p50_ns, level.e2e_p50_ns, level.e2e_p95_ns)

@@ -77,4 +77,6 @@ def seconds(ns: float) -> str:
     """As the page writes times below a minute."""
     if ns >= S:
         return f"{ns / 1e9:.2f} s"
-    return f"{ns / 1e6:.1f} ms" if ns >= 1e6 else f"{ns / 1e3:.0f} µs"
+    if ns >= 1e6:
+        return f"{ns / 1e6:.1f} ms"
+    return f"{ns:.0f} ns" if 1 <= ns < 1000 else f"{ns / 1e3:.0f} µs"

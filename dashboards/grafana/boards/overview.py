@@ -50,7 +50,7 @@ _NOW: Final = Row(
         _stat("Requests per second", "The same by the length of the time range.",
               [f"count() / {_SECONDS} AS rate"], "reqps"),
         _stat("Output tokens per second", "Tokens that the engine or the server counted.",
-              [f"sum(ifNull(OutputTokens, 0)) / {_SECONDS} AS rate"], "short"),
+              [f"sum(OutputTokens) / {_SECONDS} AS rate"], "short"),
         _stat("E2E, $percentile", "First byte of the request to the last byte of the answer; exact.",
               [f"{ms('e2e')} AS e2e"], "ms", (exact("e2e", "E2ENs"),)),
         _stat("TTFT, $percentile", "First byte of the request to the first token; streams only.",
@@ -142,7 +142,7 @@ _LOAD: Final = Row(
         Panel(
             "Output tokens per second over time", "timeseries",
             "Tokens of the requests that began then.",
-            select([STEP, "sum(ifNull(OutputTokens, 0)) / $__interval_s AS tokens"],
+            select([STEP, "sum(OutputTokens) / $__interval_s AS tokens"],
                    f"{requests()}\n{_BY_TIME}"),
             "short",
         ),
@@ -162,7 +162,7 @@ _LOAD: Final = Row(
             select(
                 ["if(InFlight = 0, 0, toUInt32(exp2(floor(log2(InFlight))))) AS in_flight",
                  "count() AS n", f"{ms('e2e')} AS e2e", f"{ms('ttft')} AS ttft",
-                 "if(isFinite(tpot_levels[1]), 1e9 / tpot_levels[1], NULL) AS user_tokens_per_s"],
+                 "if(tpot_levels[1] > 0, 1e9 / tpot_levels[1], NULL) AS user_tokens_per_s"],
                 f"{requests()}\nGROUP BY in_flight\nORDER BY in_flight",
                 given=(sketch("e2e", "E2ENs"), sketch("ttft", *TTFT), sketch("tpot", *TPOT)),
             ),

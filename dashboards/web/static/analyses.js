@@ -2,32 +2,46 @@
 
 import { ask, link } from "./api.js";
 import { STAGES, count, el, signed, table, time } from "./dom.js";
-import { nothing } from "./overview.js";
+import { late, nothing } from "./overview.js";
+
+const PERCENT = /^[+-]\d+(\.\d+)?%$/;
 
 export async function whatif() {
   const here = new URLSearchParams(location.search);
-  const given = Object.fromEntries((here.get("change") ?? "decode=-20%").split(" ").filter(Boolean).map((c) => c.split("=")));
+  const given = new Map((here.get("change") ?? "decode=-20%").split(" ").filter(Boolean).map((c) => {
+    const at = c.indexOf("=");
+    return at < 0 ? [c, null] : [c.slice(0, at), c.slice(at + 1)];
+  }));
   const rows = STAGES.filter((s) => s !== "unattributed").flatMap((stage) => {
-    const at = Number.parseInt(given[stage] ?? "0", 10) || 0;
-    const told = el("output", {}, `${at > 0 ? "+" : ""}${at} %`);
+    const text = given.get(stage) ?? "0%", at = PERCENT.test(text) ? Number.parseFloat(text) : 0;
+    const told = el("output", {}, text.replace("%", " %"));  // a slider has per cent alone, a link may have more
     const slider = el("input", { type: "range", min: -100, max: 100, step: 5, value: at, name: stage, "aria-label": `${stage}, per cent`,
       oninput: (e) => { told.textContent = `${e.target.value > 0 ? "+" : ""}${e.target.value} %`; },
       onchange: (e) => {
-        given[stage] = `${e.target.value > 0 ? "+" : ""}${e.target.value}%`;
-        const text = Object.entries(given).filter(([, v]) => Number.parseInt(v, 10)).map((c) => c.join("=")).join(" ");
-        history.replaceState(null, "", link({ change: text }));
+        given.set(stage, `${e.target.value > 0 ? "+" : ""}${e.target.value}%`);
+        if (e.target.value === "0") given.delete(stage);
+        history.replaceState(null, "", link({ change: asked(given).join(" ") || " " }));
         dispatchEvent(new Event("stagelens:again"));
       } });
     return [el("span", {}, stage), slider, told];
   });
-  const changes = Object.entries(given).filter(([, v]) => Number.parseInt(v, 10)).map((c) => c.join("="));
+  const changes = asked(given);
   const sliders = el("div", { class: "sliders" }, ...rows);
   if (!changes.length) return [sliders, el("p", {}, "Move a slider: the recorded requests are told again with that stage changed.")];
-  const answer = await ask("/whatif", { change: changes });
-  if (!answer.requests) return [sliders, ...nothing()];
+  const then = late("What it would bring", ask("/whatif", { change: changes }), effects);
+  const parts = [sliders, then];
+  parts.rest = then.done;
+  return parts;
+}
+
+const asked = (given) => [...given].map(([stage, text]) => (text === null ? stage : `${stage}=${text}`));
+
+function effects(answer) {
+  if (!answer.requests) return nothing();
   const lines = answer.effects.map((e) => [`${e.measure.toUpperCase()} ${e.percentile}`, time(e.before_ns), time(e.after_ns),
     e.before_ns ? `${(((e.after_ns - e.before_ns) / e.before_ns) * 100).toFixed(1)} %` : "no data", count(e.n)]);
-  return [sliders, table(`What ${answer.changes.join(", ")} would bring`, ["percentile", "recorded", "then", "change", "n"], lines),
+  const left = answer.ttft_left_out ? [el("p", { class: "quiet" }, `${count(answer.ttft_left_out)} requests are left out of TTFT.`)] : [];
+  return [table(`What ${answer.changes.join(", ")} would bring`, ["percentile", "recorded", "then", "change", "n"], lines), ...left,
     ...answer.assumptions.map((line) => el("p", { class: "quiet" }, line))];
 }
 
@@ -42,10 +56,16 @@ export async function compare() {
   } }, ...[["a", a], ["b", b]].map(([name, value]) => el("label", {}, `${name.toUpperCase()}: a run, or FROM..TO`,
     el("input", { type: "text", name, value, required: true }))), el("button", { type: "submit" }, "Compare"));
   if (!a || !b) return [form, el("p", {}, "Give two runs, or two windows such as 2h..1h and 1h..now.")];
-  const answer = await ask("/compare", { a, b });
+  const found = late(`${a} against ${b}`, ask("/compare", { a, b }), differences);
+  const parts = [form, found];
+  parts.rest = found.done;
+  return parts;
+}
+
+function differences(answer) {
   const rows = answer.differences.map((d) => [`${d.quantity} ${d.percentile}`, time(d.a_ns), time(d.b_ns), signed(d.difference_ns),
     `${signed(d.low_ns)} … ${signed(d.high_ns)}`, `${count(d.n_a)} / ${count(d.n_b)}`]);
-  return [form, ...answer.reading.map((line) => el("p", {}, line)),
+  return [...answer.reading.map((line) => el("p", {}, line)),
     ...answer.warnings.map((line) => el("p", { class: "bad" }, line)),
     table(`${answer.a} against ${answer.b}`, ["quantity", "A", "B", "B − A", "95 % interval", "n A / B"], rows),
     ...answer.assumptions.map((line) => el("p", { class: "quiet" }, line))];

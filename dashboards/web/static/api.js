@@ -43,12 +43,12 @@ export async function ask(path, more = {}, filtered = true) {
   return body;
 }
 
-// The same page with other parameters; what is null is taken out.
+// The same page with other parameters, of several values each where a list is given; what is null or empty is taken out.
 export function link(change) {
   const here = new URLSearchParams(location.search);
   for (const [name, value] of Object.entries(change)) {
     here.delete(name);
-    if (value !== null && value !== "") here.set(name, value);
+    for (const one of Array.isArray(value) ? value : [value]) if (one !== null && one !== "") here.append(name, one);
   }
   const text = here.toString();
   return text ? `?${text}` : location.pathname;

@@ -48,11 +48,17 @@ function drawFilters() {
   const form = document.getElementById("filters");
   form.hidden = view() === "trace";
   const here = chosen();
-  const fields = FIELDS.map(([name, title, hint]) => el("label", {}, title,
-    el("input", { type: "text", name, placeholder: hint, value: here.get(name) ?? "", autocomplete: "off", list: `known-${name}` })));
+  const fields = FIELDS.flatMap(([name, title, hint]) => (here.has(name) ? here.getAll(name) : [""]).map((value, n) =>
+    el("label", {}, n ? `or ${title} ${n + 1}` : title,
+      el("input", { type: "text", name, placeholder: hint, value, autocomplete: "off", list: `known-${name}` }))));
   for (const [name, values] of Object.entries(CHOICES)) {
+    const now = here.has(name) ? here.getAll(name).join(" ") : values[0];
     fields.push(el("label", {}, name[0].toUpperCase() + name.slice(1), el("select", { name },
-      ...values.map((v) => el("option", { value: v, selected: (here.get(name) ?? values[0]) === v }, v || "any")))));
+      ...(values.includes(now) ? values : [...values, now]).map((v) =>
+        el("option", { value: v, selected: now === v }, v.replaceAll(" ", " or ") || "any")))));
+  }
+  for (const name of ["operation", "exact"].filter((one) => here.has(one))) {
+    fields.push(el("p", {}, `${name}: ${here.getAll(name).join(", ")} `, el("a", { href: link({ [name]: null }), "data-go": true }, "drop")));
   }
   const live = new URLSearchParams(location.search).get("live") === "1";
   form.replaceChildren(...fields, el("button", { type: "submit" }, "Show"),
@@ -104,7 +110,7 @@ async function show(quietly = false) {
   }
   let parts;
   try {
-    const draw = VIEWS[view()];
+    const draw = Object.hasOwn(VIEWS, view()) ? VIEWS[view()] : null;
     if (!draw) throw new Error(`there is no view ${view()}: take one of those above`);
     parts = await draw();
   } catch (problem) { parts = failed(problem); }
@@ -121,8 +127,9 @@ async function show(quietly = false) {
 
 document.getElementById("filters").addEventListener("submit", (event) => {
   event.preventDefault();
-  const given = Object.fromEntries(new FormData(event.target));
-  for (const name of ["warm", "cached"]) if (given[name] === "include") given[name] = null;
+  const form = new FormData(event.target), given = Object.fromEntries([...new Set(form.keys())].map((name) => [name, form.getAll(name)]));
+  given.status = given.status.flatMap((value) => value.split(" "));
+  for (const name of ["warm", "cached"]) if (given[name][0] === "include") given[name] = null;
   go(link(given));
 });
 document.addEventListener("click", (event) => {

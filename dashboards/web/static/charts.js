@@ -1,6 +1,7 @@
 // Charts by plotly, in the page's own colours, each with the table that says the same nearby.
 
 import { el } from "./dom.js";
+import { length, middle, row, timeline, whole } from "./steps.js";
 
 function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
@@ -26,45 +27,48 @@ export function chart(label, traces, more, tall = false) {
   return place;
 }
 
-const at = (steps) => steps.map((s) => new Date(s.start_unix_ns / 1e6));
-
-// A step's width of room on both sides: one step alone would be drawn a millisecond wide.
-function across(series) {
-  const starts = series.steps.map((s) => s.start_unix_ns);
-  return { range: [Math.min(...starts) - series.step_ns, Math.max(...starts) + series.step_ns].map((ns) => new Date(ns / 1e6)) };
-}
-
 const seconds = (ns) => (ns === null ? null : ns / 1e9);
 
-export function percentiles(series, measure, name) {
-  const tones = { p50: "decode", p95: "queue", p99: "bad" };
-  return chart(`${name} percentiles over time`, (tone) => Object.entries(tones).map(([p, t]) => ({
-    x: at(series.steps), y: series.steps.map((s) => seconds(s[`${measure}_${p}_ns`])), name: p, mode: "lines+markers",
-    line: { color: tone(t) }, marker: { size: 4 },
-  })), { xaxis: across(series), yaxis: { title: { text: `${name}, s` }, rangemode: "tozero" } });
+// What every chart over time shares: the steps in a row, where each stands, and the axis.
+function laid(series) {
+  const line = timeline(series), steps = row(series, line);
+  return { line, steps, x: steps.map((step, n) => middle(series, line, step, n)),
+    y: (of) => steps.map((step) => (step ? of(step) : null)) };
 }
 
+export function percentiles(series, measure, name) {
+  const tones = { p50: "decode", p95: "queue", p99: "bad" }, { line, x, y } = laid(series);
+  return chart(`${name} percentiles over time`, (tone) => Object.entries(tones).map(([p, t]) => ({
+    x, y: y((s) => seconds(s[`${measure}_${p}_ns`])), name: p, mode: "lines+markers",
+    line: { color: tone(t) }, marker: { size: 4 },
+  })), { xaxis: line.axis, yaxis: { title: { text: `${name}, s` }, rangemode: "tozero" } });
+}
+
+// A bar is as wide as what is seen of its step, and its area is the number of requests.
 export function traffic(series) {
-  const per = series.step_ns / 1e9, width = series.step_ns / 1e6 * 0.9;
-  return chart("Requests per second, errors and cancelled over time", (tone) => [
-    { x: at(series.steps), y: series.steps.map((s) => (s.requests - s.errors - s.cancelled) / per), name: "ok", type: "bar", width, marker: { color: tone("decode") } },
-    { x: at(series.steps), y: series.steps.map((s) => s.errors / per), name: "error", type: "bar", width, marker: { color: tone("bad") } },
-    { x: at(series.steps), y: series.steps.map((s) => s.cancelled / per), name: "cancelled", type: "bar", width, marker: { color: tone("unattributed") } },
-  ], { barmode: "stack", xaxis: across(series), yaxis: { title: { text: "requests/s" }, rangemode: "tozero" } });
+  const { line, x, y } = laid(series), per = (s) => length(series, s) / 1e9;
+  const kinds = { ok: [(s) => s.requests - s.errors - s.cancelled, "decode"], error: [(s) => s.errors, "bad"],
+    cancelled: [(s) => s.cancelled, "unattributed"] };
+  const width = y((s) => length(series, s) / 1e6 * 0.96);
+  return chart("Requests per second, errors and cancelled over time", (tone) => Object.entries(kinds).map(([name, [of, t]]) => ({
+    x, y: y((s) => of(s) / per(s)), name, type: "bar", width, marker: { color: tone(t) } })),
+  { barmode: "stack", xaxis: line.axis, yaxis: { title: { text: "requests/s" }, rangemode: "tozero" } });
 }
 
 export function rates(series) {
-  const tones = { error: ["errors", "bad"], cancelled: ["cancelled", "unattributed"] };
+  const tones = { error: ["errors", "bad"], cancelled: ["cancelled", "unattributed"] }, { line, x, y } = laid(series);
   return chart("Share of requests that failed or were cancelled, over time", (tone) => Object.entries(tones).map(([name, [key, t]]) => ({
-    x: at(series.steps), y: series.steps.map((s) => s[key] / s.requests), name, mode: "lines+markers",
+    x, y: y((s) => s[key] / s.requests), name, mode: "lines+markers",
     line: { color: tone(t) }, marker: { size: 4 },
-  })), { xaxis: across(series), yaxis: { title: { text: "share" }, rangemode: "tozero", tickformat: ".1%" } });
+  })), { xaxis: line.axis, yaxis: { title: { text: "share" }, rangemode: "tozero", tickformat: ".1%" } });
 }
 
+// Of steps that the window cuts the rate is that of little time: they are left out where others are.
 export function throughput(series) {
-  const per = series.step_ns / 1e9, tones = { p50: "decode", p95: "queue" };
+  const tones = { p50: "decode", p95: "queue" }, uncut = series.steps.filter((s) => whole(series, s));
+  const steps = uncut.length ? uncut : series.steps;
   return chart("E2E against requests per second, a point a time step", (tone) => Object.entries(tones).map(([p, t]) => ({
-    x: series.steps.map((s) => s.requests / per), y: series.steps.map((s) => seconds(s[`e2e_${p}_ns`])), name: `E2E ${p}`,
+    x: steps.map((s) => s.requests / (length(series, s) / 1e9)), y: steps.map((s) => seconds(s[`e2e_${p}_ns`])), name: `E2E ${p}`,
     mode: "markers", marker: { color: tone(t), size: 7 },
   })), { xaxis: { title: { text: "requests/s" }, rangemode: "tozero" }, yaxis: { title: { text: "E2E, s" }, rangemode: "tozero" } });
 }
@@ -81,15 +85,16 @@ export function levels(figures) {
     yaxis2: { title: { text: "tokens/s, one user" }, overlaying: "y", side: "right", rangemode: "tozero" }, margin: { l: 64, r: 64, t: 8, b: 40 } });
 }
 
+// Cells by their edges: given middles, plotly guesses the edges, and stretches a cell over empty ones.
 export function heat(series) {
-  // every step, and an empty one on both sides: plotly stretches a cell over steps that are not there
-  const starts = series.cells.map((c) => c.start_unix_ns), first = Math.min(...starts) - series.step_ns;
-  const xs = Array.from({ length: Math.round((Math.max(...starts) - first) / series.step_ns) + 2 }, (_, n) => first + n * series.step_ns);
-  const ys = [...new Set(series.cells.map((c) => c.low_ns))].sort((a, b) => a - b);
-  const z = ys.map(() => xs.map(() => null));
-  for (const cell of series.cells) z[ys.indexOf(cell.low_ns)][Math.round((cell.start_unix_ns - first) / series.step_ns)] = cell.n;
+  const line = timeline(series), level = (cell) => Math.round(2 * Math.log2(Math.max(cell.low_ns, 1)));
+  const levels = series.cells.map(level), low = Math.min(...levels), high = Math.max(...levels);
+  const z = Array.from({ length: high - low + 1 }, () => Array.from({ length: line.count }, () => null));
+  for (const cell of series.cells) z[level(cell) - low][line.at(cell.start_unix_ns)] = cell.n;
+  const x = Array.from({ length: line.count + 1 }, (_, n) => line.wall(line.first + n * series.step_ns));
+  const y = Array.from({ length: z.length + 1 }, (_, n) => 2 ** ((low + n) / 2) / 1e9);
   return chart(`Heat map of ${series.measure} over time`, (tone) => [{
-    type: "heatmap", x: xs.map((x) => new Date(x / 1e6)), y: ys.map((y) => y / 1e9), z, hoverongaps: false,
+    type: "heatmap", x, y, z, hoverongaps: false, zmin: 0,
     colorscale: [[0, tone("line")], [1, tone("accent")]], colorbar: { title: { text: "requests" } },
-  }], { yaxis: { type: "log", title: { text: `${series.measure}, s` } } }, true);
+  }], { xaxis: line.axis, yaxis: { type: "log", title: { text: `${series.measure}, s` } } }, true);
 }

@@ -1,12 +1,16 @@
 // Elements and figures. Text only ever goes in as text: names and attributes are hostile input.
 
+// Characters that turn the direction of what follows, or show nothing: they are written out.
+const HIDDEN = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]/g;
+export const visible = (text) => text.replace(HIDDEN, (one) => `\\u${one.charCodeAt(0).toString(16).padStart(4, "0")}`);
+
 export function el(tag, attributes = {}, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
     if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
     else if (value !== null && value !== false) made.setAttribute(name, value === true ? "" : value);
   }
-  made.append(...children.filter((child) => child !== null).map((c) => (typeof c === "number" ? String(c) : c)));
+  made.append(...children.filter((child) => child !== null).map((c) => (c instanceof Node ? c : visible(String(c)))));
   return made;
 }
 
@@ -23,11 +27,13 @@ export const STAGES = ["prompt", "retrieval", "queue", "prefill", "decode", "too
 // Nanoseconds as a reader wants them; null is no data, never 0.
 export function time(ns) {
   if (ns === null || ns === undefined) return "no data";
+  if (ns < 0) return `−${time(-ns)}`;
   const ms = ns / 1e6;
   if (ms >= 60000) return `${(ms / 60000).toFixed(1)} min`;
   if (ms >= 1000) return `${(ms / 1000).toFixed(2)} s`;
   if (ms >= 1) return `${ms.toFixed(1)} ms`;
-  return `${(ns / 1e3).toFixed(0)} µs`;
+  if (ns >= 1000 || ns === 0) return `${(ns / 1e3).toFixed(0)} µs`;
+  return ns < 1 ? "<1 ns" : `${ns.toFixed(0)} ns`;
 }
 
 export const count = (n) => (n === null || n === undefined ? "no data" : n.toLocaleString("en"));
@@ -40,7 +46,13 @@ export function table(caption, heads, rows) {
     el("table", {}, el("caption", {}, caption),
       el("thead", {}, el("tr", {}, ...heads.map((h) => el("th", { scope: "col" }, h)))),
       el("tbody", {}, ...rows.map((row) => el("tr", {},
-        ...row.map((cell, n) => el(n ? "td" : "th", n ? {} : { scope: "row" }, cell ?? "no data")))))));
+        ...row.map((cell, n) => cellOf(n, cell ?? "no data")))))));
+}
+
+// What is too long for a column is cut by the style sheet; all of it is in the title.
+export function cellOf(n, cell) {
+  const long = typeof cell === "string" && cell.length > 40 ? visible(cell) : null;
+  return el(n ? "td" : "th", { ...(n ? {} : { scope: "row" }), title: long }, cell);
 }
 
 // Names and what they hold; a value is text or an element.

@@ -16,6 +16,7 @@ export function limits() {
 }
 
 const inWords = (l) => Object.entries(l).map(([name, value]) => `${name.toUpperCase()} ${value}`).join(", ");
+const speed = (value) => (value === null ? "no data" : value.toFixed(1));
 const perS = (value) => (value === null ? "no data" : value.toFixed(2));
 
 // One line for the overview.
@@ -64,8 +65,8 @@ function money(f) {
 function throughput(t) {
   const f = t.overall;
   if (!f.levels.length) return told(t, el("p", { class: "quiet" }, "No time with a known concurrency and tokens."));
-  const rows = f.levels.map((l) => [l.label + (l.label === f.knee ? " (knee)" : ""), l.tokens_per_s.toFixed(1),
-    l.user_tokens_per_s === null ? "no data" : l.user_tokens_per_s.toFixed(1), count(l.requests), time(l.ttft_p50_ns),
+  const rows = f.levels.map((l) => [l.label + (l.label === f.knee ? " (knee)" : ""), speed(l.tokens_per_s),
+    speed(l.user_tokens_per_s), count(l.requests), time(l.ttft_p50_ns),
     time(l.e2e_p50_ns), time(l.e2e_p95_ns), `${l.seconds.toFixed(0)} s`]);
   return told(t, levels(f), table("At each concurrency", ["in flight", "tokens/s, all", "tokens/s, one user", "n", "TTFT p50", "E2E p50",
     "E2E p95", "seen for"], rows));

@@ -25,7 +25,7 @@ function cards(summary, report) {
     ["Errors / cancelled", `${part(all.errors)} / ${part(all.cancelled)}`, `of ${count(all.requests)} requests`],
     ["Requests/s", rate(perS(activity?.requests_per_s, all.requests), 2),
       activity ? `peak concurrency ${count(activity.peak_concurrency)}` : "over the whole window"],
-    ["Output tokens/s", rate(perS(activity?.output_tokens_per_s, all.output_tokens), 1),
+    ["Output tokens/s", rate(all.output_tokens === null ? null : perS(activity?.output_tokens_per_s, all.output_tokens), 1),
       activity ? `known for ${count(activity.output_tokens_known)}` : "over the whole window"],
     ["Cold / cached", `${count(all.cold)} / ${count(all.cached)}`,
       `cached not known for ${count(all.requests - all.cached - all.not_cached)}`],
@@ -110,7 +110,8 @@ export async function overview() {
     late("Throughput against latency", series, (s) => [throughput(s)]),
     late(`Heat map of ${measure.toUpperCase()}`, series, (s) => [
       el("p", {}, el("a", { href: link({ heat: measure === "e2e" ? "ttft" : null }), "data-go": true },
-        `Show ${measure === "e2e" ? "TTFT" : "E2E"} instead`)), heat(s)]),
+        `Show ${measure === "e2e" ? "TTFT" : "E2E"} instead`)),
+      s.cells.length ? heat(s) : el("p", { class: "quiet" }, `No request has a ${measure.toUpperCase()}.`)]),
   ];
   const good = late("Goodput", series.catch(() => null).then(() => ask("/goodput", limits())), goodputLine);
   const parts = [head, reading, good, el("h2", {}, "Where the time goes"), figures, ...sections];

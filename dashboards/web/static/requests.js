@@ -1,7 +1,7 @@
 // The request table, and the same as a live tail.
 
 import { ask, chosen, link } from "./api.js";
-import { count, el, table, time, when } from "./dom.js";
+import { cellOf, count, el, table, time, when } from "./dom.js";
 import { nothing } from "./overview.js";
 
 const SORTS = { start: "start", e2e: "E2E", ttft: "TTFT" };
@@ -49,7 +49,7 @@ export async function tail() {
     const fresh = found.requests.filter((r) => !seen.has(r.trace_id + r.span_id));
     for (const one of fresh.reverse()) {
       seen.add(one.trace_id + one.span_id);
-      body.prepend(el("tr", {}, ...cells(one).map((cell, n) => el(n ? "td" : "th", n ? {} : { scope: "row" }, cell))));
+      body.prepend(el("tr", {}, ...cells(one).map((cell, n) => cellOf(n, cell))));
     }
     while (body.children.length > TAIL_ROWS) body.lastChild.remove();
     if (fresh.length) told.textContent = `${count(fresh.length)} more requests, the latest began ${when(fresh.at(-1).start_unix_ns)}`;

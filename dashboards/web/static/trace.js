@@ -7,6 +7,7 @@ import { late } from "./overview.js";
 
 export async function trace() {
   const id = new URLSearchParams(location.search).get("id") ?? "";
+  if (!id) return [el("p", {}, "No trace is named: take one of the requests.")];
   const path = `/traces/${encodeURIComponent(id)}`;
   const [found, engine] = await Promise.all([ask(path, {}, false), ask(`${path}/engine`, {}, false)]);
   const first = Math.min(0, ...found.spans.map((s) => s.offset_ns));

@@ -92,3 +92,37 @@ def test_lengths_can_be_matched(store):
     assert (found.left_out_a, found.left_out_b, found.warnings) == (4, 3, ())
     assert {d.difference_ns for d in found.differences if d.quantity == "e2e"} == {0}
     assert "differs" in StoreSource(store, CLOCK).compare(Filters(), "A", "B").warnings[0]
+
+
+def test_one_mean_of_two_mixes_is_warned_of(store):
+    """Half short and half long prompts against middle ones: both have 1000 tokens in the mean."""
+    for run, lengths in (("A", (10, 1990)), ("B", (1000, 1000))):
+        one = {"decode": S, "OutputTokens": 50, "Tags": {"run": run}}
+        store.requests(*({**one, "InputTokens": lengths[n % 2]} for n in range(60)))
+    found = StoreSource(store, CLOCK).compare(Filters(), "A", "B")
+    assert found.warnings == (
+        "The mix of input lengths differs (50% against 100% have 512-2047 tokens): differences may come from it.",
+    )
+    assert StoreSource(store, CLOCK).compare(Filters(), "A", "A").warnings == ()
+
+
+def test_equal_sides_have_no_winner_and_single_requests_no_interval(store):
+    """One request each: 1 s against 1 s is a tie; 1 s against 2 s is said without an interval."""
+    for run, e2e in (("A", S), ("B", S), ("C", 2 * S)):
+        store.requests({"decode": e2e, "Tags": {"run": run}})
+    source = StoreSource(store, CLOCK)
+    assert source.compare(Filters(), "A", "B").reading[1].startswith("Neither finishes sooner")
+    other = source.compare(Filters(), "A", "C").reading[1]
+    assert other.startswith("A finishes sooner")
+    assert "no interval" in other
+
+
+def test_matching_that_leaves_nothing_says_that_lengths_were_missing(store):
+    """B's requests tell no input tokens: they are there, and none could be matched."""
+    store.requests(
+        {"decode": S, "InputTokens": 9, "OutputTokens": 9, "Tags": {"run": "A"}},
+        {"decode": S, "OutputTokens": 9, "Tags": {"run": "B"}},
+    )
+    found = StoreSource(store, CLOCK).compare(Filters(), "A", "B", match=True)
+    assert found.warnings[0] == "A has no requests of known length that the other has too."
+    assert (found.left_out_a, found.left_out_b) == (1, 1)

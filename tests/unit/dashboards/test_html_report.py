@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dashboards.filters import parse_filters
+from dashboards.html.figures import figures
 from dashboards.html.report import render_html
 from dashboards.source import StoreSource
 from tests.support.browser import SIZES, S, seconds
@@ -104,3 +105,30 @@ def test_an_empty_report_is_whole_and_says_so(store):
     assert "There is no request to report on" in text
     assert 'class="chart"' not in text
     assert text.rstrip().endswith("</html>")
+
+
+def test_plots_over_time_draw_each_step_where_it_lies(store):
+    """Two requests two minutes apart, 10 ms and 10 s: no line between them, and no cell is stretched."""
+    store.requests(
+        {"start": 0, "decode": S // 100}, {"start": 120 * S, "decode": 10 * S},
+    )  # fmt: skip
+    source = StoreSource(store, CLOCK)
+    window = parse_filters(
+        now_unix_ns=NOW_UNIX_NS, since="2026-01-01T11:30:00Z", until="2026-01-01T12:02:15Z"
+    )
+    plots = {
+        one.title: one.data
+        for one in figures(source.report(window, ()), [source.series(window, m) for m in ("e2e", "ttft")])
+    }
+    p50 = plots["Whole request (E2E) over time"][0]
+    assert p50["y"] == [0.01, None, None, None, 10]
+    assert p50["x"][0].startswith("2026-01-01T12:00:15")
+    bars = plots["Requests per second"][0]
+    assert (bars["y"][0], bars["y"][-1]) == (1 / 30, 1 / 15)
+    assert bars["width"][-1] == pytest.approx(15_000 * 0.96)
+    heat = plots["Heat map of E2E"][0]
+    rows = [n for n, cells in enumerate(heat["z"]) if any(cells)]
+    assert all(
+        heat["y"][n] <= value < heat["y"][n + 1] for n, value in zip(rows, (0.01, 10), strict=True)
+    )
+    assert "Heat map of TTFT" not in plots

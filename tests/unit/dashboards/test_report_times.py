@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dashboards.errors import BadValueError
-from dashboards.times import LATEST_UNIX_NS, parse_when, to_iso, to_text
+from dashboards.times import LATEST_UNIX_NS, in_words, parse_when, plain, to_iso, to_text
 
 NOW = 1_767_268_800_000_000_000  # 2026-01-01T12:00:00Z
 S = 1_000_000_000
@@ -109,3 +109,20 @@ def test_a_bad_time_is_one_sentence_with_a_way_out(text):
 def test_times_for_people_name_their_zone():
     """No time is shown without its zone."""
     assert to_text(NOW + 999_999_999) == "2026-01-01 12:00:00 UTC"
+
+
+@pytest.mark.parametrize(
+    ("ns", "said"),
+    [
+        (0, "0 s"), (4, "4 ns"), (999.7, "1 µs"), (34_500, "34.5 µs"), (200_000_000, "0.2 s"),
+        (999_400_000_000, "999 s"), (9_034_000_000_000, "9,034 s"), (-2_500_000_000_000, "-2,500 s"),
+    ],
+)  # fmt: skip
+def test_a_length_of_time_in_a_sentence_has_no_power_of_ten(ns, said):
+    """Three digits, or whole seconds; a small one has a small unit."""
+    assert in_words(ns) == said
+
+
+def test_a_rate_in_a_sentence_has_no_power_of_ten():
+    """24,600 tokens a second is written out."""
+    assert (plain(24_600.4, 4), plain(24.61, 4), plain(999.6)) == ("24,600", "24.61", "1,000")

@@ -72,3 +72,12 @@ def test_changes_that_cannot_be_used_are_named(texts, says):
     """One sentence with the rule."""
     with pytest.raises(BadValueError, match=says):
         parse_changes(texts)
+
+
+@pytest.mark.parametrize("change", ["+999999999%", "+999999999s"])
+def test_no_change_is_so_large_that_it_turns_round(store, change):
+    """1000 s made ten million times as long are longer, also with every stage at once."""
+    store.requests(dict.fromkeys(("prompt", "queue", "prefill", "decode", "tool", "deliver"), 10**12))
+    stages = ("prompt", "queue", "prefill", "decode", "tool", "deliver")
+    found = whatif(store, Filters(), parse_changes([f"{stage}={change}" for stage in stages]))
+    assert effect(found, "e2e").after_ns == pytest.approx(6 * 10**18)

@@ -81,3 +81,10 @@ def test_newcombes_interval_is_the_published_one():
     low, high = newcombe(56, 70, 48, 80)
     assert (round(low, 4), round(high, 4)) == (0.0524, 0.3339)
     assert wilson(0, 10)[0] == pytest.approx(0, abs=1e-12)
+
+
+def test_many_equally_slow_ones_are_not_called_the_slowest_5_percent(store):
+    """30 of 100 share the longest time: all are at the 95th percentile, and the sentence says so."""
+    store.requests(*({"decode": (4000 if n < 30 else 2000) * 10**9} for n in range(100)))
+    said = attribution(store, Filters()).reading[0]
+    assert said.startswith("The slowest 30%, many of them equally slow (n=30) take 2,000 s longer")

@@ -138,3 +138,13 @@ def test_whatif_moves_only_what_is_on_the_path(store):
         after = whatif(store, Filters(), parse_changes([change])).effects[0].after_ns
         assert after == 40 * MS
     assert whatif(store, Filters(), parse_changes(["tool=-50%"])).effects[0].after_ns == 25 * MS
+
+
+def test_a_request_of_which_only_some_spans_were_read_has_no_path(store, monkeypatch):
+    """Of two requests with 3 spans each 5 are read: the second one is left out and counted."""
+    monkeypatch.setattr("dashboards.analyses.paths.MOST_SPANS", 5)
+    for n, start in ((1, 0), (2, 10 * MS)):
+        store.traced(n, decode=(start, start + 5 * MS))
+    found = critical_paths(store, Filters()).overall
+    assert (found.chosen, found.requests, found.without_spans) == (2, 1, 1)
+    assert [(s.name, s.on_path_ns) for s in found.steps] == [("decode", 5 * MS)]

@@ -69,3 +69,30 @@ def test_the_knee_is_one_of_the_levels(points):
 def test_bins_are_at_most_a_thousand(window):
     """However long the window."""
     assert window <= bin_for(window) * 1000
+
+
+def test_no_count_of_tokens_is_no_speed(store):
+    """Five requests that tell none: no figure at all, and not 0 tokens a second."""
+    store.requests(*({"start": n * S, "decode": S} for n in range(5)))
+    found = throughput(store, Filters())
+    assert [(v.tokens_per_s, v.user_tokens_per_s) for v in found.overall.levels] == [(None, None)]
+    assert found.reading == ("No request tells its output tokens: throughput is not known.",)
+
+
+def test_one_users_speed_is_that_of_requests_that_decode_and_tell_their_tokens(store):
+    """11 tokens in 1 s beside one that tells none, one of one token, and one without a decode time."""
+    store.requests(
+        {"decode": S, "OutputTokens": 11}, {"decode": S},
+        {"prefill": S, "OutputTokens": 1}, {"unattributed": S, "OutputTokens": 100},
+    )  # fmt: skip
+    (level,) = throughput(store, Filters()).overall.levels
+    assert level.tokens_per_s == pytest.approx(112)
+    assert level.user_tokens_per_s == pytest.approx(11)
+
+
+def test_requests_too_short_for_a_level_are_said_to_be_there(store):
+    """One of 5 ns in its bin of 100 ms is nearly idle; it was looked at all the same."""
+    store.requests({"decode": 5, "OutputTokens": 2})
+    found = throughput(store, Filters())
+    assert (found.overall.requests, found.overall.levels) == (1, ())
+    assert "too short" in found.reading[0]
