@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any, NoReturn
 
 
@@ -28,10 +29,18 @@ def strict(text: str) -> Any:  # noqa: ANN401
     """What the JSON ``text`` says.
 
     Raises:
-        ValueError: it is none, or it holds NaN or Infinity, which other readers refuse.
+        ValueError: it is none, or it holds NaN or Infinity, which other readers refuse, or a
+            number that is read as one (``1e999``).
         RecursionError: it is too deep.
     """
-    return json.loads(text, parse_constant=_refuse)
+    return json.loads(text, parse_constant=_refuse, parse_float=_finite)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(text)
+    return number
 
 
 def _refuse(name: str) -> NoReturn:
