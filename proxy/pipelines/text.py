@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable
 from typing import Any, NoReturn
 
 
@@ -15,6 +16,14 @@ def clean(text: str) -> str:
 def printable(text: str) -> str:
     """``text`` without what a terminal would obey."""
     return "".join(one if one.isprintable() else "?" for one in text)
+
+
+def hidden(text: str, secrets: Iterable[str]) -> str:
+    """``text`` without ``secrets``, nor any word of theirs that is long enough to be one."""
+    words = {word for secret in secrets for word in (secret, *secret.split()) if len(word) >= 6}
+    for word in sorted(words, key=len, reverse=True):
+        text = text.replace(word, "***")
+    return text
 
 
 def encoded(body: object) -> bytes:
