@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,11 +18,18 @@ from proxy.pipelines.runs import Runs
 from proxy.request.live import CURRENT
 from proxy.stream.clocks import StreamClocks
 from proxy.upstream.answers import Refusal, answer
+from proxy.upstream.body import read_asked
+from proxy.upstream.ending import drain
 from tracer.clock import Clock
 from tracer.ids import IdSource
 
 CHAT = "/v1/chat/completions"
 MODELS = "/v1/models"
+NAMING = frozenset({
+    CHAT, "/v1/completions", "/v1/responses", "/v1/messages", "/v1/messages/count_tokens",
+    "/v1/embeddings", "/v1/rerank",
+})  # fmt: skip
+"""Routes whose requests name a model in JSON."""
 Door = Callable[[Any], AbstractContextManager[Any]]
 
 
@@ -53,8 +61,8 @@ class PipelineApp:
             await self._models(scope, receive, send)
         elif at is not None and at[0] == "GET" and self._named(scope["path"]) is not None:
             await self._one_model(scope, receive, send)
-        elif at == ("POST", CHAT):
-            await self._chat(scope, receive, send)
+        elif at is not None and at[0] == "POST" and at[1] in NAMING:
+            await self._named_in_body(scope, receive, send)
         else:
             await self._inner(scope, receive, send)
 
@@ -108,15 +116,16 @@ class PipelineApp:
         scope["route"] = asked.get("route")
         return start, bytes(body)
 
-    async def _chat(self, scope: Scope, receive: Receive, send: Send) -> None:
-        messages, body = await _read(receive, self._most)
-        asked = _parse(body) if body is not None else None
-        name = asked.get("model") if asked is not None else None
+    async def _named_in_body(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """A request whose body says for which model it is."""
+        read = await _read(receive, self._most)
+        asked = _parse(read.body) if read.whole else None
+        name = asked.get("model") if asked is not None else read.model
         pipeline = self._pipelines.get(name) if isinstance(name, str) else None
-        if asked is None or pipeline is None:
-            await self._inner(scope, _again(messages, receive), send)
+        if pipeline is None or (scope["path"] != CHAT and pipeline.settings.model == name):
+            await self._inner(scope, _again(read.messages, receive), send)
             return
-        scope["route"] = SimpleNamespace(path=CHAT)
+        scope["route"] = SimpleNamespace(path=scope["path"])
         live = CURRENT.get()
         assert live is not None, "pipelines stand behind the middleware that opens records"
         live.model, live.clocks = pipeline.name, StreamClocks()
@@ -124,10 +133,12 @@ class PipelineApp:
             if self._door is None and not await self._admitted(scope, receive, send):
                 return
             with self._door(scope["headers"]) if self._door is not None else nullcontext():
-                await self._run(pipeline, asked, scope, receive, send)
+                _check(pipeline, scope["path"], read)
+                await self._run(pipeline, asked or {}, scope, receive, send)
         except Refusal as refusal:
             live.error_kind = refusal.kind
-            await answer(send, refusal)
+            whole = read.whole or await drain(receive)
+            await answer(send, refusal, close=not whole)
 
     async def _admitted(self, scope: Scope, receive: Receive, send: Send) -> bool:
         """Whether the inner application lets this client in; else its refusal is passed on."""
@@ -166,20 +177,50 @@ async def _pass_on(start: Message, body: bytes, send: Send) -> None:
     await send({"type": "http.response.body", "body": body, "more_body": False})
 
 
-async def _read(receive: Receive, most: int) -> tuple[list[Message], bytes | None]:
-    """The request's messages and its body; no body where it is too long or the client left."""
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What was read of a request. ``whole``: all of it; not where it is too long or its client left."""
+
+    messages: list[Message]
+    whole: bool
+    left: bool = False
+
+    @property
+    def body(self) -> bytes:
+        return b"".join(m.get("body", b"") for m in self.messages)
+
+    @property
+    def model(self) -> str | None:
+        """The model's name, found by pattern, of a body that is too long to be read."""
+        return None if self.left else read_asked(self.body, False, b"application/json", 0).model
+
+
+async def _read(receive: Receive, most: int) -> _Read:
     messages: list[Message] = []
     size = 0
     while True:
         message = await receive()
         messages.append(message)
         if message["type"] != "http.request":
-            return messages, None
+            return _Read(messages, False, left=True)
         size += len(message.get("body", b""))
-        if size > most:
-            return messages, None
-        if not message.get("more_body", False):
-            return messages, b"".join(m.get("body", b"") for m in messages)
+        more = message.get("more_body", False)
+        if size > most or not more:
+            return _Read(messages, not more and size <= most)
+
+
+def _check(pipeline: Pipeline, path: str, read: _Read) -> None:
+    """Refusal of a request that names ``pipeline`` and is not for it: upstream it would be answered
+    without the pipeline, by a server that knows no such model or takes any name.
+    """
+    if path != CHAT:
+        raise Refusal(
+            400, "pipeline_route", f"{pipeline.name} is a pipeline, and those answer at {CHAT} alone"
+        )
+    most = pipeline.settings.max_request_bytes
+    if not read.whole or len(read.body) > most:
+        raise Refusal(413, "request_too_large", f"the request is larger than the {most} bytes that "
+                      f"pipeline {pipeline.name} reads (max_request_bytes)")  # fmt: skip
 
 
 def _again(messages: list[Message], receive: Receive) -> Receive:

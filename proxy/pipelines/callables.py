@@ -15,6 +15,8 @@ from proxy.pipelines.problems import StageProblem
 
 MOST_THREADS = 32
 """Plain functions running at once; one that hangs keeps its thread until it returns."""
+CANCEL_S = 0.2
+"""What a cancelled coroutine gets to end in order."""
 
 
 def load(path: str) -> Callable[..., Any]:
@@ -48,7 +50,7 @@ def from_env(names: Mapping[str, str]) -> dict[str, str]:
     return {key: os.environ[variable] for key, variable in names.items()}
 
 
-async def _contained(work: Awaitable[Any]) -> Any:  # noqa: ANN401
+async def _kept(work: Awaitable[Any]) -> Any:  # noqa: ANN401
     """What ``work`` gives; what would end the event loop, and with it the server, is kept here."""
     try:
         return await work
@@ -69,13 +71,38 @@ class Callables:
 
     def __init__(self) -> None:
         self._running = 0
+        self._left: set[asyncio.Task[Any]] = set()
 
     async def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         """What ``function`` returns or raises; what it raises is an ``Exception`` in any case."""
         if inspect.iscoroutinefunction(function):
-            return await _contained(function(*args, **kwargs))
+            return await self._contained(function(*args, **kwargs))
         value = await self._in_thread(function, args, kwargs)
-        return await _contained(value) if inspect.isawaitable(value) else value
+        return await self._contained(value) if inspect.isawaitable(value) else value
+
+    async def _contained(self, work: Awaitable[Any]) -> Any:  # noqa: ANN401
+        """What ``work`` gives. One that catches its cancel is left behind, as a function that
+        hangs is: the request ends all the same.
+        """
+        if len(self._left) >= MOST_THREADS:
+            if inspect.iscoroutine(work):
+                work.close()
+            raise StageProblem("busy", f"{MOST_THREADS} coroutines cannot be ended: try again later")
+        task = asyncio.create_task(_kept(work))
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError:
+            task.cancel()
+            self._left.add(task)
+            task.add_done_callback(self._ended)
+            await asyncio.wait({task}, timeout=CANCEL_S)
+            raise
+        return task.result()
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._left.discard(task)
+        if not task.cancelled():
+            task.exception()  # nobody waits for it, and its text stands in no log
 
     async def _in_thread(
         self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]

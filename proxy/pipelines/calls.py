@@ -16,12 +16,15 @@ MOST_CALLS = 128
 
 @dataclass(slots=True)
 class _Asked:
-    """A tool call while its pieces come; ``outward`` is its index for the client."""
+    """A tool call while its pieces come; ``outward`` is its index for the client, where it is the
+    client's. Until its name is known nobody can tell, and its pieces are ``waiting``.
+    """
 
     id: str
-    name: str
-    outward: int | None
+    name: str = ""
+    outward: int | None = None
     pieces: list[str] = field(default_factory=list)
+    waiting: list[dict[str, Any]] = field(default_factory=list)
 
 
 class StreamedCalls:
@@ -51,31 +54,40 @@ class StreamedCalls:
             if not isinstance(one, dict):
                 continue
             index = one.get("index")
-            function = one.get("function")
-            function = function if isinstance(function, dict) else {}
-            asked = self._at(index if isinstance(index, int) else number, one, function)
-            asked.pieces.append(_arguments(function))
-            if asked.outward is not None:
-                passed.append({**one, "index": asked.outward})
+            inner = inner_of(one)
+            asked = self._at(index if isinstance(index, int) else number, one, inner)
+            asked.pieces.append(_arguments(inner))
+            if not asked.name:
+                asked.waiting.append(one)
+            elif asked.outward is not None:
+                passed += [{**piece, "index": asked.outward} for piece in (*asked.waiting, one)]
+                asked.waiting.clear()
         return passed
 
-    def _at(self, index: int, one: dict[str, Any], function: dict[str, Any]) -> _Asked:
+    def _at(self, index: int, one: dict[str, Any], inner: dict[str, Any]) -> _Asked:
         """The call that a piece belongs to. Some servers give all calls one index, or none: a
         piece with a name and another id begins a call.
         """
         found = self._open.get(index)
-        name, call_id = str(function.get("name") or ""), str(one.get("id") or "")
+        name, call_id = str(inner.get("name") or ""), str(one.get("id") or "")
         if found is not None and not (name and call_id and found.id and call_id != found.id):
-            found.id, found.name = found.id or call_id, found.name or name
+            found.id = found.id or call_id
+            self._name(found, name)
             return found
         if len(self._asked) >= MOST_CALLS:
             raise too_many()
-        outward = None
-        if self._is_theirs(name):
-            outward, self._theirs = self._theirs, self._theirs + 1
-        made = self._open[index] = _Asked(call_id, name, outward)
+        made = self._open[index] = _Asked(call_id)
+        self._name(made, name)
         self._asked.append(made)
         return made
+
+    def _name(self, asked: _Asked, name: str) -> None:
+        """The first name that is told is the call's, and says whose it is."""
+        if asked.name or not name:
+            return
+        asked.name = name
+        if self._is_theirs(name):
+            asked.outward, self._theirs = self._theirs, self._theirs + 1
 
 
 def whole_calls(
@@ -83,16 +95,16 @@ def whole_calls(
 ) -> tuple[list[ToolCall], list[Any]]:
     """The pipeline's calls of a whole answer, and the client's as they came."""
     asked = message.get("tool_calls")
-    named = [c for c in asked if _function(c).get("name")] if isinstance(asked, list) else []
+    named = [c for c in asked if inner_of(c).get("name")] if isinstance(asked, list) else []
     if len(named) > MOST_CALLS:
         raise too_many()
     own, theirs = [], []
     for call in named:
-        function = _function(call)
-        if is_theirs(str(function["name"])):
+        inner = inner_of(call)
+        if is_theirs(str(inner["name"])):
             theirs.append(call)
         else:
-            own.append(ToolCall(str(call.get("id") or ""), str(function["name"]), _arguments(function)))
+            own.append(ToolCall(str(call.get("id") or ""), str(inner["name"]), _arguments(inner)))
     return own, theirs
 
 
@@ -101,14 +113,19 @@ def too_many() -> PipelineProblem:
     return PipelineProblem(502, "too_many_calls", f"the model asked for more than {MOST_CALLS} tools")
 
 
-def _function(call: object) -> dict[str, Any]:
-    function = call.get("function") if isinstance(call, dict) else None
-    return function if isinstance(function, dict) else {}
+def inner_of(told: object) -> dict[str, Any]:
+    """What lies under a call's or a tool's type: ``function``, ``custom`` or one yet unknown."""
+    if not isinstance(told, dict):
+        return {}
+    for kind in ("function", "custom", str(told.get("type"))):
+        if isinstance(inner := told.get(kind), dict):
+            return inner
+    return {}
 
 
-def _arguments(function: dict[str, Any]) -> str:
-    """Their text; some servers give the object itself."""
-    given = function.get("arguments")
-    if isinstance(given, str):
-        return given
-    return json.dumps(given) if isinstance(given, dict) else ""
+def _arguments(inner: dict[str, Any]) -> str:
+    """Their text; some servers give the object itself. What is no object stays none."""
+    given = inner.get("arguments", inner.get("input"))
+    if given is None or isinstance(given, str):
+        return given or ""
+    return json.dumps(given)

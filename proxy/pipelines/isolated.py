@@ -1,15 +1,17 @@
-"""A Python function in processes of its own, so that one that hangs can be ended."""
+"""A Python function in processes of its own, so that one that hangs can be ended with all that it
+started.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import sys
-from asyncio.subprocess import DEVNULL, PIPE, Process
-from contextlib import suppress
+from asyncio.subprocess import DEVNULL, Process
 from typing import Any
 
 from proxy.pipelines.problems import StageProblem
+from proxy.pipelines.processes import kill, start
 
 MOST_PROCESSES = 8
 """At once, of one function; a call beyond them fails as ``busy``."""
@@ -62,10 +64,8 @@ class Isolated:
         return None
 
     async def _start(self) -> Process:
-        return await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "proxy.pipelines.worker", self._path,
-            stdin=PIPE, stdout=PIPE, stderr=DEVNULL, limit=self._most,
-        )  # fmt: skip
+        command = (sys.executable, "-m", "proxy.pipelines.worker", self._path)
+        return await start(*command, stderr=DEVNULL, limit=self._most)
 
     async def _ask(self, process: Process, given: dict[str, Any]) -> dict[str, Any]:
         assert process.stdin is not None
@@ -85,8 +85,7 @@ class Isolated:
 
 
 async def _end(process: Process) -> None:
-    with suppress(ProcessLookupError):
-        process.kill()
+    kill(process)  # with what the function started
     await asyncio.shield(process.wait())
     if process.stdin is not None:
         process.stdin.close()

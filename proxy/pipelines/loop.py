@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from proxy.middleware import App, Receive, Scope
+from proxy.pipelines.asked import add_usage, checked, led, query, tools_of
 from proxy.pipelines.documents import Document, Retrieves, system_text
 from proxy.pipelines.outward import Outward
 from proxy.pipelines.problems import PipelineProblem, StageProblem
-from proxy.pipelines.rounds import Round, RoundResult
+from proxy.pipelines.rounds import Round, RoundResult, as_chunk
 from proxy.pipelines.runs import Runs
 from proxy.pipelines.settings import PipelineSettings
-from proxy.pipelines.text import strict
+from proxy.pipelines.text import clean, strict
 from proxy.pipelines.tools.kit import ReadyTool, ToolCall, run_call
 from proxy.request.live import LiveRequest
 
@@ -59,12 +60,12 @@ class Loop:
         Raises:
             PipelineProblem: it fails; the answer may have begun.
         """
-        messages = _checked(asked)
+        messages = checked(asked)
         self._stream = asked.get("stream") is True
-        their_tools = _tools_of(asked)
-        documents = await self._retrieve(_query(messages))
+        their_tools = tools_of(asked)
+        documents = await self._retrieve(query(messages))
         system = system_text(self._settings.system_prompt, documents)
-        messages = _led(system, messages)
+        messages = led(system, messages)
         own = [t for t in self._pipeline.tools.values() if t.name not in their_tools]
         tools = [*(asked.get("tools") or []), *(t.told() for t in own)]
         body = {**asked, "model": self._settings.model}
@@ -74,8 +75,9 @@ class Loop:
             result = await self._round({**body, "messages": messages}, their_tools, number)
             if result is None:
                 return
-            self._add_usage(result)
-            if result.theirs or not result.calls:
+            add_usage(self._usage, result.usage or {})
+            # a call that was cut short lacks arguments, and "none" forbids what the model does
+            if result.is_last or asked.get("tool_choice") == "none":
                 await self._end(asked, result)
                 return
             if number < self._settings.max_rounds:
@@ -131,7 +133,8 @@ class Loop:
             for c in calls
         ]  # fmt: skip
         said = {"role": "assistant", "content": result.text or None, "tool_calls": asked}
-        self._text += result.text
+        if result.whole is not None and result.text:  # not streamed: the client has none of it yet
+            await self._tell(result.text)
         return [
             said,
             *(
@@ -140,39 +143,37 @@ class Loop:
             ),
         ]
 
+    async def _tell(self, text: str) -> None:
+        """Text of a round that was no stream, for a client that wants one or gets it at the end."""
+        if not self._stream:
+            self._text += text
+            return
+        choice = {"index": 0, "delta": {"content": text}, "finish_reason": None}
+        await self._out.chunk({"object": "chat.completion.chunk", "choices": [choice]})
+
     async def _tool(self, call: ToolCall) -> str:
-        status = "ok"
         try:
-            return await run_call(call, self._pipeline.tools, self._runs)
+            result = await run_call(call, self._pipeline.tools, self._runs)
         except StageProblem as problem:
-            status = problem.kind
+            await self._show(call, problem.kind)
             if self._settings.on_tool_error == "fail":
                 text = f"tool {call.name[:64]}: {problem.text}"
                 raise PipelineProblem(502, "tool_failed", text) from None
             return json.dumps({"error": {"type": problem.kind, "message": problem.text}})
-        finally:
-            if self._settings.show_tools and self._stream:
-                await self._show(call, status)
+        await self._show(call, "ok")
+        return result
 
     async def _show(self, call: ToolCall, status: str) -> None:
+        if not (self._settings.show_tools and self._stream):
+            return
         choice = {"index": 0, "delta": {}, "finish_reason": None}
         told = {"tool": call.name, "id": call.id, "status": status}
         await self._out.chunk(
             {"object": "chat.completion.chunk", "choices": [choice], "stagelens": told}
         )
 
-    def _add_usage(self, result: RoundResult) -> None:
-        for name, count in (result.usage or {}).items():
-            if isinstance(count, int):
-                self._usage[name] = self._usage.get(name, 0) + count
-            elif isinstance(count, dict):
-                inner = self._usage.setdefault(name, {})
-                for key, value in count.items():
-                    if isinstance(value, int):
-                        inner[key] = inner.get(key, 0) + value
-
     async def _end(self, asked: dict[str, Any], result: RoundResult) -> None:
-        if result.whole is not None:
+        if result.whole is not None and not self._out.begun:
             body = {**result.whole, "model": self._pipeline.name}
             message = body["choices"][0]["message"]
             if self._text and isinstance(message.get("content"), str | None):
@@ -181,6 +182,8 @@ class Loop:
                 body["usage"] = self._usage
             await self._out.whole(200, body)
             return
+        if result.whole is not None:
+            await self._out.chunk(as_chunk(result.whole, self._text))
         if result.finish is not None:
             await self._out.chunk(result.finish)
         options = asked.get("stream_options")
@@ -204,60 +207,17 @@ async def _all(work: Sequence[Any]) -> list[Any]:
     return [task.result() for task in tasks]
 
 
-def _checked(asked: dict[str, Any]) -> list[Any]:
-    messages = asked.get("messages")
-    if not isinstance(messages, list) or not messages:
-        raise PipelineProblem(400, "invalid_request_error", "messages must be a list with messages")
-    if asked.get("n") not in (None, 1):
-        raise PipelineProblem(400, "invalid_request_error", "a pipeline gives one choice: leave out n")
-    return messages
-
-
-def _tools_of(asked: dict[str, Any]) -> set[str]:
-    """The names of the client's own tools; one with a pipeline's name is the client's."""
-    tools = asked.get("tools") or []
-    if not isinstance(tools, list):
-        raise PipelineProblem(400, "invalid_request_error", "tools must be a list")
-    functions = [t.get("function") for t in tools if isinstance(t, dict)]
-    return {str(f.get("name")) for f in functions if isinstance(f, dict)}
-
-
-def _led(system: str, messages: list[Any]) -> list[Any]:
-    """``messages`` under the pipeline's own words. They and a system message of the client become
-    one: many chat templates take no second.
-    """
-    if not system:
-        return messages
-    first = messages[0]
-    theirs = first.get("content") if isinstance(first, dict) and first.get("role") == "system" else None
-    if isinstance(theirs, str):
-        return [{**first, "content": f"{system}\n\n{theirs}"}, *messages[1:]]
-    return [{"role": "system", "content": system}, *messages]
-
-
 def _with_ids(calls: Sequence[ToolCall], number: int) -> list[ToolCall]:
     """The calls, each with an id of its own: one missing, long or given twice would mix results up."""
     seen: set[str] = set()
     made = []
     for i, call in enumerate(calls):
-        good = 0 < len(call.id) <= LONGEST_ID and call.id not in seen
-        given = call if good else ToolCall(f"call_{number}_{i}", call.name, call.arguments)
+        wanted = clean(call.id)
+        good = 0 < len(wanted) <= LONGEST_ID and wanted not in seen
+        given = replace(call, id=wanted if good else f"call_{number}_{i}")
         seen.add(given.id)
         made.append(given)
     return made
-
-
-def _query(messages: list[Any]) -> str:
-    """The text of the last message of the user."""
-    for message in reversed(messages):
-        if isinstance(message, dict) and message.get("role") == "user":
-            content = message.get("content")
-            if isinstance(content, str):
-                return content
-            if isinstance(content, list):
-                texts = [p.get("text") for p in content if isinstance(p, dict)]
-                return " ".join(t for t in texts if isinstance(t, str))
-    return ""
 
 
 def _sound(arguments: str) -> str:

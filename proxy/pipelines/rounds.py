@@ -19,7 +19,15 @@ from proxy.stream.chunks import identifier
 from proxy.stream.sse import SseReader
 from proxy.upstream.decode import Decoder, Identity, Unreadable, decoder_for
 
-_OWN = (b"content-length", b"transfer-encoding", b"accept-encoding", b"content-encoding")
+_OWN = frozenset({
+    b"content-length", b"transfer-encoding", b"accept-encoding", b"content-encoding",
+    b"content-type", b"content-md5", b"digest", b"content-digest", b"repr-digest",
+})  # fmt: skip
+"""Headers that speak of the client's own body, or of what we read of the answer."""
+_ONCE = frozenset({b"x-request-id", b"idempotency-key"})
+"""Headers that name one request: the same again would be refused, or answered as before."""
+CUT = frozenset({"length", "content_filter"})
+"""Reasons to finish that leave an answer in the middle."""
 
 
 class _Stop(Exception):
@@ -28,7 +36,9 @@ class _Stop(Exception):
 
 @dataclass(slots=True)
 class RoundResult:
-    """What a round said. ``whole``: its answer's JSON document, where it was no stream."""
+    """What a round said. ``whole``: its answer's JSON document, where it was no stream, without
+    the pipeline's own calls. ``cut``: a limit ended it, maybe in the middle of a call.
+    """
 
     text: str = ""
     calls: list[ToolCall] = field(default_factory=list)
@@ -36,6 +46,12 @@ class RoundResult:
     usage: dict[str, Any] | None = None
     finish: dict[str, Any] | None = None
     whole: dict[str, Any] | None = None
+    cut: bool = False
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the answer ends here: the client's turn, no calls, or calls cut short."""
+        return self.theirs or not self.calls or self.cut
 
 
 class Round:
@@ -167,6 +183,7 @@ class Round:
         plain = {k: v for k, v in chunk.items() if k != "usage"}
         if reason is not None:
             self.result.finish = {**plain, "choices": [{**choice, "delta": {}}]}
+            self.result.cut = reason in CUT
         if any(v is not None for v in delta.values()):
             await self._out.chunk(
                 {**plain, "choices": [{**choice, "delta": delta, "finish_reason": None}]}
@@ -182,6 +199,8 @@ class Round:
         result.text = "".join(self._text)
         result.theirs = self._calls.theirs
         result.calls = self._calls.own()
+        if result.finish is not None:
+            _name_end(result.finish["choices"][0], result.theirs)
 
     def _finish_whole(self) -> None:
         body = _parsed(bytes(self._body), self._status)
@@ -194,24 +213,49 @@ class Round:
         choices = body.get("choices")
         choice = choices[0] if isinstance(choices, list) and choices else None
         message = choice.get("message") if isinstance(choice, dict) else None
-        if not isinstance(message, dict):
+        if not isinstance(choice, dict) or not isinstance(message, dict):
             raise PipelineProblem(502, "bad_answer", "the model's answer holds no message")
         content = message.get("content")
         result.text = content if isinstance(content, str) else ""
         result.calls, theirs = whole_calls(message, self._is_theirs)
         result.theirs = bool(theirs)
+        result.cut = choice.get("finish_reason") in CUT
         if theirs:
             message["tool_calls"] = theirs
+        elif result.calls:
+            del message["tool_calls"]
+        _name_end(choice, result.theirs)
+
+
+def _name_end(choice: dict[str, Any], theirs: bool) -> None:
+    """An answer that shows the client no call does not end in calls."""
+    if choice.get("finish_reason") == "tool_calls" and not theirs:
+        choice["finish_reason"] = "stop"
+
+
+def as_chunk(whole: dict[str, Any], before: str) -> dict[str, Any]:
+    """A whole answer's message as one chunk of a stream that has begun, after the text ``before``."""
+    choice = whole["choices"][0]
+    delta = {k: v for k, v in choice["message"].items() if k != "role" and v is not None}
+    content = delta.get("content")
+    if isinstance(content, str) or (before and content is None):
+        delta["content"] = before + (content or "")
+    if isinstance(delta.get("tool_calls"), list):
+        delta["tool_calls"] = [
+            {**call, "index": index} if isinstance(call, dict) else call
+            for index, call in enumerate(delta["tool_calls"])
+        ]
+    end = choice.get("finish_reason") or "stop"
+    return {"object": "chat.completion.chunk", "id": whole.get("id"), "created": whole.get("created"),
+            "choices": [{"index": 0, "delta": delta, "finish_reason": end}]}  # fmt: skip
 
 
 def inner_scope(scope: Scope, size: int, number: int) -> Scope:
     """The scope of an inner request: the client's, with the proxy's own body."""
     headers = [(n, v) for n, v in scope["headers"] if n.lower() not in _OWN]
     headers = [
-        (n, v + b"-r%d" % number if n.lower() == b"x-request-id" and number > 1 else v)
-        for n, v in headers
-    ]  # an engine takes each id once
-    headers = [(n, v) for n, v in headers if n.lower() != b"content-type"]
+        (n, v + b"-r%d" % number if n.lower() in _ONCE and number > 1 else v) for n, v in headers
+    ]
     headers += [(b"content-type", b"application/json"), (b"content-length", str(size).encode())]
     extensions = {**scope.get("extensions", {}), ENTERED: True}
     return {**scope, "headers": headers, "extensions": extensions}

@@ -41,6 +41,22 @@ def held() -> Held:
     return Held(tasks, frozenset(children), sockets)
 
 
+def _lives(pid: int) -> bool:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
+
+
+async def ended(pid: int, within_s: float = 10.0) -> None:
+    """Returns once process ``pid`` has ended, reaped or not; AssertionError where it lives on."""
+    ends = asyncio.get_running_loop().time() + within_s
+    while _lives(pid):
+        assert asyncio.get_running_loop().time() < ends, f"process {pid} lives"
+        await asyncio.sleep(0.02)
+
+
 async def nothing_more_than(before: Held, within_s: float = 10.0) -> None:
     """Returns once nothing is held that was not before; AssertionError with its names else."""
     ends = asyncio.get_running_loop().time() + within_s

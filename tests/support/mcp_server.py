@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import sys
+from pathlib import Path
 
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
@@ -64,6 +65,20 @@ async def much() -> str:
 async def die() -> str:
     """End the server in the middle of a call."""
     os._exit(3)
+
+
+def _note(file: str, number: int) -> None:
+    Path(file).write_text(str(number))
+
+
+@server.tool()
+async def leave_child(file: str, end: bool) -> str:
+    """Start a process that keeps our output open, note its id in ``file``, and end or go on."""
+    child = await asyncio.create_subprocess_exec("sleep", "600")
+    _note(file, child.pid)
+    if end:
+        os._exit(3)
+    return "left"
 
 
 @server.tool()

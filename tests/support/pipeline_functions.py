@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import subprocess
 import threading
+from pathlib import Path
 
 from tests.support import timed
 
 HELD = threading.Event()
+LET_GO = threading.Event()
 
 
 def find(query: str, top_k: int) -> list[dict[str, str]]:
@@ -49,6 +53,28 @@ def hang_in_thread() -> str:
 
 def hold() -> str:
     return "released" if HELD.wait(15) else "late"
+
+
+async def stay() -> str:
+    """No cancel ends it."""
+    while not LET_GO.is_set():
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(0.02)
+    return "gone"
+
+
+async def swallow() -> str:
+    """Takes its cancel for an end like any other."""
+    with contextlib.suppress(asyncio.CancelledError):
+        await asyncio.Event().wait()
+    return "late"
+
+
+def start_child(file: str) -> str:
+    """A process of its own, whose id goes into ``file``, and a wait for its end."""
+    with subprocess.Popen(["sleep", "600"]) as child:
+        Path(file).write_text(str(child.pid))
+    return "ended"
 
 
 def fail() -> str:

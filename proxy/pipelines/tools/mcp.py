@@ -19,6 +19,7 @@ from proxy.pipelines.callables import from_env
 from proxy.pipelines.problems import StageProblem
 from proxy.pipelines.runs import Trace
 from proxy.pipelines.settings import McpTools
+from proxy.pipelines.text import hidden
 from proxy.pipelines.tools.kit import Call, ReadyTool, check_schema
 from proxy.pipelines.tools.mcp_session import Session, unreachable
 from proxy.pipelines.tools.mcp_stdio import TOO_LARGE
@@ -99,10 +100,16 @@ class McpSource:
             if watch.unknown_session or self._unasked(problem, watch):
                 session.leave()
                 raise _SessionLost from None
-            raise _told(problem, watch) from None
+            raise self._hidden(_told(problem, watch)) from None
         except ValidationError:
             raise StageProblem("bad_answer", "the tool's answer is not of the protocol") from None
+        except StageProblem as problem:
+            raise self._hidden(problem) from None
 
+    def _hidden(self, problem: StageProblem) -> StageProblem:
+        """The problem in words that hold none of the secrets which the server was given."""
+        secrets = (*self._env.values(), *self._headers.values())
+        return StageProblem(problem.kind, hidden(problem.text, secrets))
 
     def _unasked(self, problem: MCPError, watch: Watch) -> bool:
         """Whether the call met a session that was over already, and never went out."""

@@ -20,7 +20,7 @@ from mcp.client.streamable_http import streamable_http_client
 from proxy.errors import ProxyError
 from proxy.pipelines.problems import StageProblem
 from proxy.pipelines.settings import McpTools
-from proxy.pipelines.text import printable
+from proxy.pipelines.text import hidden, printable
 from proxy.pipelines.tools.mcp_stdio import limited_stdio
 from proxy.pipelines.tools.mcp_web import make_client
 
@@ -108,7 +108,8 @@ class Session:
                 scope.cancel()
             if not self._ready.done():
                 said = next((line for line in reversed(self._last_words) if line), "")
-                why += f"; it said: {printable(said)}" if said else ""
+                said = hidden(printable(said), [*self._env.values(), *self._headers.values()])
+                why += f"; it said: {said}" if said else ""
                 self._ready.set_exception(unreachable(self._settings, why))
 
     @asynccontextmanager

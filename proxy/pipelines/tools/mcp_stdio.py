@@ -11,7 +11,7 @@ import asyncio
 import os
 import re
 import signal
-from asyncio.subprocess import PIPE, Process
+from asyncio.subprocess import Process
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -22,6 +22,8 @@ import anyio
 import mcp_types
 from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
+
+from proxy.pipelines.processes import end_left, start
 
 TOO_LARGE = -32_090
 """The code of the error that stands for an answer that was too long."""
@@ -51,10 +53,7 @@ async def limited_stdio(
     Raises:
         OSError: it cannot be started.
     """
-    process = await asyncio.create_subprocess_exec(
-        *command, stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True,
-        env=get_default_environment() | env,
-    )  # fmt: skip
+    process = await start(*command, env=get_default_environment() | env)
     hearing = asyncio.create_task(_hear(process, last_words))
     try:
         yield _Reading(process, most_bytes, on_end), _Writing(process, on_end)
@@ -204,6 +203,7 @@ async def _stop(process: Process) -> None:
         with suppress(TimeoutError):
             await asyncio.wait_for(process.wait(), GRACE_S)
             break
+    await end_left(process)
     drained.cancel()
     await asyncio.gather(drained, return_exceptions=True)
 
