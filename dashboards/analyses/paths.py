@@ -132,8 +132,8 @@ def read_spans(
     """The spans of the traces of ``chosen`` that lie in their time, by trace id.
 
     Of more than ``MOST_SPANS`` the traces of which all were read: a path of some of a request's
-    spans would give what the others held to ``unattributed``. Of a part, the store looks for them in its slices of time alone, and so long after as
-    the longest of them took.
+    spans would give what the others held to ``unattributed``. Of a part, the store looks for
+    them in its slices of time alone, and so long after as the longest of them took.
     """
     params: dict[str, object] = {
         "stage_key": semconv.STAGE,

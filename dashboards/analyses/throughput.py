@@ -261,7 +261,7 @@ def _reading(found: ThroughputFigures) -> tuple[str, ...]:
         at = next(one for one in found.levels if one.label == found.knee)
         speed = "" if at.user_tokens_per_s is None else f", {plain(at.user_tokens_per_s)} for one user"
         said.append(
-            f"Knee at concurrency {at.label}: {plain(at.tokens_per_s or 0.0, 4)} tokens a second{speed}; beyond "
-            "it more users bring little."
+            f"Knee at concurrency {at.label}: {plain(at.tokens_per_s or 0.0, 4)} tokens a second{speed}; "
+            "beyond it more users bring little."
         )
     return tuple(said)

@@ -98,12 +98,16 @@ def _shares(overall: Slice) -> Figure:
 
 def _over_time(series: Series, measure: str, title: str) -> Figure:
     line = laid(series)
+
+    def level(name: str) -> Callable[[Step], float | None]:
+        return lambda step: _seconds(getattr(step, f"{measure}_{name}_ns"))
+
     return Figure(
         title,
         [
             {
                 "x": line.middles, "name": p, "mode": "lines+markers", "line": {"color": _TONES[p]},
-                "y": line.values(lambda step, p=p: _seconds(getattr(step, f"{measure}_{p}_ns"))),
+                "y": line.values(level(p)),
             }
             for p in LEVELS
         ],
@@ -145,11 +149,15 @@ def _rates(series: Series) -> Figure:
         ("error", "var:bad", lambda step: step.errors),
         ("cancelled", "var:unattributed", lambda step: step.cancelled),
     )
+
+    def share(of: Callable[[Step], int]) -> Callable[[Step], float]:
+        return lambda step: of(step) / step.requests
+
     return Figure(
         "Share of requests that failed or were cancelled",
         [
             {
-                "x": line.middles, "y": line.values(lambda step, of=of: of(step) / step.requests),
+                "x": line.middles, "y": line.values(share(of)),
                 "name": name, "mode": "lines+markers", "line": {"color": tone},
             }
             for name, tone, of in kinds

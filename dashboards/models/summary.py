@@ -34,7 +34,8 @@ class SummaryFigures(Model):
 class SummaryGroup(Model):
     """One set of requests; ``key`` as in the report.
 
-    Counts and ``output_tokens`` (``None``: none tells them) are of all of them, stages and measures of ``read`` of them.
+    Counts and ``output_tokens`` (``None``: none tells them) are of all of them, stages and
+    measures of ``read`` of them.
     """
 
     key: dict[str, str | None]
