@@ -188,8 +188,8 @@ def _throughput(series: Series) -> Figure:
 def _heat(series: Series) -> Figure:
     """Cells by their edges: given middles, plotly stretches a cell over empty ones."""
     line, name = laid(series), series.measure.upper()
-    levels = [_level(cell.low_ns) for cell in series.cells] or [0]
-    rows = counts(line, levels, _level)
+    levels = [_level(cell.low_ns) for cell in series.cells]
+    rows = counts(line, levels)
     edges = [2 ** ((min(levels) + n) / CELLS_PER_DOUBLING) / NS_PER_S for n in range(len(rows) + 1)]
     return Figure(
         f"Heat map of {name}",

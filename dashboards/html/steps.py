@@ -69,12 +69,12 @@ def laid(series: Series) -> Laid:
     return Laid(series, min(starts), tuple(steps))
 
 
-def counts(line: Laid, levels: Sequence[int], of: Callable[[int], int]) -> list[list[int | None]]:
-    """The heat map's rows, one a level from the lowest to the highest; ``of`` a bound its level."""
+def counts(line: Laid, levels: Sequence[int]) -> list[list[int | None]]:
+    """The heat map's rows, from the lowest level to the highest; ``levels`` are those of its cells."""
     low = min(levels)
     found: list[list[int | None]] = [
         [None] * len(line.steps) for _ in range(max(levels) - low + 1)
     ]
-    for cell in line.series.cells:
-        found[of(cell.low_ns) - low][line.place(cell.start_unix_ns)] = cell.n
+    for cell, level in zip(line.series.cells, levels, strict=True):
+        found[level - low][line.place(cell.start_unix_ns)] = cell.n
     return found

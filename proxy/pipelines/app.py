@@ -182,12 +182,9 @@ class _Read:
     """What was read of a request. ``whole``: all of it; not where it is too long or its client left."""
 
     messages: list[Message]
+    body: bytes
     whole: bool
     left: bool = False
-
-    @property
-    def body(self) -> bytes:
-        return b"".join(m.get("body", b"") for m in self.messages)
 
     @property
     def model(self) -> str | None:
@@ -202,11 +199,12 @@ async def _read(receive: Receive, most: int) -> _Read:
         message = await receive()
         messages.append(message)
         if message["type"] != "http.request":
-            return _Read(messages, False, left=True)
+            return _Read(messages, b"", whole=False, left=True)
         size += len(message.get("body", b""))
         more = message.get("more_body", False)
         if size > most or not more:
-            return _Read(messages, not more and size <= most)
+            body = b"".join(m.get("body", b"") for m in messages)
+            return _Read(messages, body, whole=not more and size <= most)
 
 
 def _check(pipeline: Pipeline, path: str, read: _Read) -> None:

@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import sys
 from asyncio.subprocess import DEVNULL, Process
 from typing import Any
 
 from proxy.pipelines.problems import StageProblem
-from proxy.pipelines.processes import kill, start
+from proxy.pipelines.processes import signal_all, start
 
 MOST_PROCESSES = 8
 """At once, of one function; a call beyond them fails as ``busy``."""
@@ -85,7 +86,7 @@ class Isolated:
 
 
 async def _end(process: Process) -> None:
-    kill(process)  # with what the function started
+    signal_all(process, signal.SIGKILL)  # with what the function started
     await asyncio.shield(process.wait())
     if process.stdin is not None:
         process.stdin.close()

@@ -7,7 +7,6 @@ import os
 import signal
 from asyncio.subprocess import PIPE, Process, SubprocessStreamProtocol
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import cast
 
 LAST_WORDS_S = 0.2
@@ -58,10 +57,13 @@ class _Protocol(SubprocessStreamProtocol):
                 pipe.close()
 
 
-def kill(process: Process) -> None:
-    """End the program and its group at once."""
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
+def signal_all(process: Process, number: signal.Signals) -> bool:
+    """Send a signal to the program and all that it started; whether any of them was there."""
+    try:
+        os.killpg(process.pid, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
 
 
 async def end_left(process: Process) -> None:
@@ -70,8 +72,6 @@ async def end_left(process: Process) -> None:
     The group's number is not given to another one while it has members.
     """
     for number in (signal.SIGTERM, signal.SIGKILL):
-        try:
-            os.killpg(process.pid, number)
-        except (ProcessLookupError, PermissionError):
+        if not signal_all(process, number):
             return
         await asyncio.sleep(GRACE_S)

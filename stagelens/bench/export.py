@@ -13,7 +13,12 @@ from typing import Any
 from stagelens.bench.figures import percentile
 from stagelens.bench.models import BenchResult, Level
 from stagelens.bench.sample import Sample
-from stagelens.bench.terminal import counts_in_words, found_in_words, rates_in_words
+from stagelens.bench.terminal import (
+    counts_in_words,
+    found_in_words,
+    rates_in_words,
+    server_in_words,
+)
 from tracer.clock import Anchor
 
 _PLAIN = (
@@ -82,8 +87,8 @@ def _in_words(result: BenchResult) -> list[str]:
     for level in result.levels:
         lines += [counts_in_words(level), *rates_in_words(level)]
         if level.server is not None:
-            found = f"{level.server.found} of {level.server.asked} requests found in the store"
-            lines += [f"{level.label}: {found}", *level.server.reading]
+            found, *reading = server_in_words(level.server)
+            lines += [f"{level.label}: {found}", *reading]
     return [*lines, found_in_words(result.search)] if result.search else lines
 
 

@@ -13,7 +13,7 @@ from dashboards.models.report import Distribution
 from dashboards.terminal.figures import NARROWEST, FigureRow, figure_table, plain_table
 from dashboards.terminal.text import duration, is_ascii, rate, shown
 from stagelens.bench.drive import Driver
-from stagelens.bench.models import BenchResult, Figures, Level, Search
+from stagelens.bench.models import BenchResult, Figures, Level, Search, ServerSide
 
 NAMES = {
     "ttft": "TTFT",
@@ -105,6 +105,11 @@ def rates_in_words(level: Level) -> list[str]:
     return [*lines, *(f"{kind}: {said}" for kind, said in level.counts.said.items())]
 
 
+def server_in_words(side: ServerSide) -> list[str]:
+    """How many of the level's requests the store has, and what their records say."""
+    return [f"{side.found} of {side.asked} requests found in the store", *side.reading]
+
+
 def _level(level: Level, console: Console) -> None:
     ascii_only = is_ascii(console)
     console.print(Text(shown(counts_in_words(level), ascii_only=ascii_only), "bold"))
@@ -118,8 +123,7 @@ def _level(level: Level, console: Console) -> None:
         if server.before is not None:
             made.append(_row("- before it", server.before))
         console.print(figure_table("proxy's record", made, max(console.width, NARROWEST)))
-        console.print(Text(f"{server.found} of {server.asked} requests found in the store"))
-        for line in server.reading:
+        for line in server_in_words(server):
             console.print(Text(line))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Sequence
 
@@ -46,6 +47,18 @@ async def ask(
         answer = await client.post(proxy.url + CHAT, json=given)
         roots = await proxy.sink.wait_for(1)
         return answer, roots, proxy, fake
+
+
+async def leave_after(
+    word: str, client: httpx.AsyncClient, proxy: LiveProxy, linger_s: float = 0.0
+) -> None:
+    """A client that asks for a stream, and leaves ``linger_s`` after a line of it held ``word``."""
+    body = {"model": "bot", "messages": USER, "stream": True}
+    async with client.stream("POST", proxy.url + CHAT, json=body) as answer:
+        async for line in answer.aiter_lines():
+            if word in line:
+                break
+        await asyncio.sleep(linger_s)
 
 
 def chunks(answer: httpx.Response) -> list[dict[str, object]]:

@@ -8,7 +8,6 @@ message that is too long is thrown away as it comes, and the call that it answer
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 import signal
 from asyncio.subprocess import Process
@@ -23,7 +22,7 @@ import mcp_types
 from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
 
-from proxy.pipelines.processes import end_left, start
+from proxy.pipelines.processes import end_left, signal_all, start
 
 TOO_LARGE = -32_090
 """The code of the error that stands for an answer that was too long."""
@@ -198,8 +197,7 @@ async def _stop(process: Process) -> None:
     drained = asyncio.create_task(_drain(process))
     for number in (None, signal.SIGTERM, signal.SIGKILL):
         if number is not None:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, number)
+            signal_all(process, number)
         with suppress(TimeoutError):
             await asyncio.wait_for(process.wait(), GRACE_S)
             break

@@ -18,7 +18,7 @@ from tests.fake_llm.dialects import asks_tools, whole_tools
 from tests.fake_llm.server import Asked, FakeLlm, Hang, Reply, Reset, fake_llm
 from tests.support.held import held, nothing_more_than
 from tests.support.live_proxy import LiveProxy, live_proxy
-from tests.support.pipelines import ANSWER, CHAT, USER, bot, chunks, text_of, tool
+from tests.support.pipelines import ANSWER, CHAT, USER, bot, chunks, leave_after, text_of, tool
 from tracer import semconv
 
 MCP = (sys.executable, "-m", "tests.support.mcp_server")
@@ -229,11 +229,7 @@ async def test_a_client_that_leaves_takes_the_running_tool_with_it(kind: str, tm
         await at.ask(ANSWER)
         before = held()
         at.model.left = [asks_tools((name, arguments), text="wait")]
-        body = {"model": "bot", "messages": USER, "stream": True}
-        async with at.client.stream("POST", at.proxy.url + CHAT, json=body) as answer:
-            async for line in answer.aiter_lines():
-                if "wait" in line:
-                    break
+        await leave_after("wait", at.client, at.proxy)
         root = await at.root(2)
         assert root[semconv.STATUS] == "cancelled"
         await nothing_more_than(before)

@@ -23,7 +23,7 @@ from tests.fake_llm.server import fake_llm
 from tests.support import pipeline_functions
 from tests.support.held import ended
 from tests.support.live_proxy import live_proxy
-from tests.support.pipelines import ANSWER, CHAT, HERE, USER, ask, bot, text_of, tool
+from tests.support.pipelines import ANSWER, HERE, ask, bot, leave_after, text_of, tool
 from tracer import semconv
 
 MCP = [sys.executable, "-m", "tests.support.mcp_server"]
@@ -65,11 +65,7 @@ async def test_a_client_that_leaves_gets_its_record_from_a_stubborn_coroutine_to
         live_proxy(fake.url, pipelines=bot(tools=[tool("stay")])) as proxy,
         httpx.AsyncClient(timeout=20) as client,
     ):
-        body = {"model": "bot", "messages": USER, "stream": True}
-        async with client.stream("POST", proxy.url + CHAT, json=body) as answer:
-            async for line in answer.aiter_lines():
-                if "wait" in line:
-                    break
+        await leave_after("wait", client, proxy)
         [root] = await proxy.sink.wait_for(1)
         pipeline_functions.LET_GO.set()
     assert root[semconv.STATUS] == "cancelled"

@@ -18,6 +18,7 @@ from tests.support.pipelines import (
     ask,
     bot,
     chunks,
+    leave_after,
     names,
     retriever,
     text_of,
@@ -203,12 +204,7 @@ async def test_a_client_that_leaves_cancels_the_running_tool_and_leaves_one_reco
         live_proxy(fake.url, pipelines=bot(tools=[tool("hang")])) as proxy,
         httpx.AsyncClient(timeout=20) as client,
     ):
-        body = {"model": "bot", "messages": USER, "stream": True}
-        async with client.stream("POST", proxy.url + CHAT, json=body) as answer:
-            async for line in answer.aiter_lines():
-                if "wait" in line:
-                    break
-            await asyncio.sleep(0.1)
+        await leave_after("wait", client, proxy, linger_s=0.1)
         [root] = await proxy.sink.wait_for(1)
         names_left = {t.get_coro().__qualname__ for t in asyncio.all_tasks()}
     assert root[semconv.STATUS] == "cancelled"
