@@ -3,7 +3,7 @@
     python benchmarks/page/run.py --requests 10000000 --out page.json
 
 The API runs in this process over the embedded ClickHouse and is asked over HTTP, one
-question at a time as the page asks. Each question is asked `--rounds` times; the first
+question at a time as the page asks. Each question is asked in several rounds; the first
 answer is kept apart, because ClickHouse's caches are cold for it. With `--store DIR` the
 filled store stays and is used again; its clock then stands at its latest request.
 """
