@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from uvicorn.protocols.http.flow_control import FlowControl
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from proxy.arrival import StampedReading, stamped
 from tracer.clock import SystemClock
@@ -85,6 +85,10 @@ def run_now(sending: Awaitable[None]) -> None:
     raise RuntimeError("the server's send waits although the client takes what is written")
 
 
+for _status in range(600, 1000):  # no status of HTTP, but servers have them, and clients get them
+    STATUS_LINE.setdefault(_status, b"HTTP/1.1 %d \r\n" % _status)
+
+
 class StampingProtocol(HttpToolsProtocol):
     """Stamps each request at its first byte, before any of it is parsed.
 
@@ -127,8 +131,15 @@ class StampingProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         super().on_headers_complete()
+        self.headers = []  # uvicorn would put trailers among the headers, past every check of them
         if self._waiting:
             self._waiting[-1].cycle = getattr(self, "cycle", None)
+
+    def on_message_complete(self) -> None:
+        """uvicorn reads no further behind a long last part, and would not see its client leave."""
+        super().on_message_complete()
+        if not self.pipeline:
+            self.flow.resume_reading()
 
     def on_response_complete(self) -> None:
         if self._waiting:  # answers go out in the order the requests came

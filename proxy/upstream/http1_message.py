@@ -51,7 +51,9 @@ class ResponseMessage:
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
-            raise BadResponse("the upstream did not answer in HTTP") from None
+            if not self.complete:
+                raise BadResponse("the upstream did not answer in HTTP") from None
+            self._extra = True  # the answer is whole: what follows it is only not to be trusted
         self._at_line_end = data.endswith(b"\r\n")
         if not self.headed:
             self._head_size += len(data)
@@ -77,12 +79,16 @@ class ResponseMessage:
         if self._extra:
             return
         status = self._parser.get_status_code()
+        if status < 100:
+            raise BadResponse("the upstream answered with no status of HTTP")
         if 100 <= status < 200:
             self.headers = []
             return
         self.status, self.headed = status, True
         names = {name.lower() for name, _ in self.headers}
-        told = b"content-length" in names or b"transfer-encoding" in names
+        codings = [v.lower() for n, v in self.headers if n.lower() == b"transfer-encoding"]
+        chunked = bool(codings) and codings[-1].rpartition(b",")[2].strip() == b"chunked"
+        told = chunked or (b"content-length" in names and not codings)
         self.until_close = not (told or status in NO_BODY or self._headless)
         self.complete = self._headless
 

@@ -12,7 +12,7 @@ from proxy.upstream.call import UpstreamCall
 from proxy.upstream.client import Response
 from proxy.upstream.cutter import UsageCutter
 from proxy.upstream.headers import response_headers, value_of
-from proxy.upstream.http1_message import BadResponse
+from proxy.upstream.http1_message import NO_BODY, BadResponse
 from proxy.upstream.tap import Tap
 from proxy.upstream.usage import read_headers
 from tracer.clock import Clock
@@ -54,7 +54,8 @@ class Relay:
         coding = (value_of(self._headers, b"content-encoding") or b"").decode("latin-1")
         cut = cut_usage and self._stream and coding in ("", "identity")
         self._cutter = UsageCutter() if cut else None
-        must_end = bool(call.operation) and call.operation != "embeddings" and answer.status < 300
+        must_end = call.operation not in ("", "embeddings") and answer.status < 300
+        must_end = must_end and answer.status not in NO_BODY
         self._write: Callable[[bytes], object] | None = None
         self.tap = Tap(call, self._stream, coding, must_end, reads=readable)
         call.stream = self._stream
@@ -75,7 +76,7 @@ class Relay:
             "status": self._answer.status,
             "headers": response_headers(self._headers, drop),
         })  # fmt: skip
-        if not self._stream:
+        if not self.tap.tells_tokens:
             self._stop_limit()
         whole = False
         try:
@@ -146,7 +147,9 @@ class Relay:
 
     def _read(self, chunk: bytes, arrived_mono_ns: int) -> None:
         self.tap.feed(chunk, arrived_mono_ns, self._clock.mono_ns())
-        if self._limit is not None and self.tap.first_token_mono_ns is not None:
+        if self._limit is not None and (
+            self.tap.first_token_mono_ns is not None or not self.tap.tells_tokens
+        ):
             self._stop_limit()
 
     def _stop_limit(self) -> None:
