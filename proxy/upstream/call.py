@@ -173,10 +173,9 @@ class UpstreamCall:
         until = max(until, self.handed_mono_ns)
         repairs: list[str] = []
         told = None if self.stream else self.answer.times.decode_ns
-        if (decode := _ending_at(Stage.DECODE, until, told, self.handed_mono_ns, repairs)) is not None:
-            until = decode.start_ns
+        made = _ending_at(Stage.DECODE, until, told, self.handed_mono_ns, repairs)
         wait = WAIT_FIRST_TOKEN if self.stream else WAIT_RESPONSE
-        return self._before(until, decode, wait, repairs)
+        return self._before(until if made is None else made.start_ns, made, wait, repairs)
 
     def _before(
         self, until: int, decode: StageInterval | None, wait: str, repairs: list[str]

@@ -70,7 +70,7 @@ class Relay:
             UpstreamGone: the body broke off, or was no whole answer; the end is not sent.
         """
         self._read_timings()
-        drop = {b"content-length"} if self._cutter or self._answer.status == 304 else set()
+        drop = {b"content-length"} if self._cutter or self._tells_no_length() else set()
         await self._send({
             "type": "http.response.start",
             "status": self._answer.status,
@@ -90,6 +90,11 @@ class Relay:
         if self.tap.broken:
             raise UpstreamGone
         await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    def _tells_no_length(self) -> bool:
+        """The length is of a body that does not follow: the server would wait for it."""
+        none = self._answer.status in NO_BODY
+        return none and value_of(self._headers, b"content-length") not in (None, b"0")
 
     async def _pass_body(self) -> None:
         taker = lane = None
