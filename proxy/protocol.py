@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
@@ -66,6 +67,23 @@ class ConnectionMarks:
         except AttributeError:
             pass
         return None
+
+    def unframe(self) -> bool:
+        """Let the body end with the connection where the client knows no chunks (HTTP/1.0).
+
+        To be said before an answer's head that tells no length; True where it is so, and then
+        :meth:`end_unframed` is due before the last part.
+        """
+        cycle = self.cycle
+        if cycle is None or cycle.scope["http_version"] != "1.0":
+            return False
+        cycle.chunked_encoding = False
+        cycle.expected_content_length = sys.maxsize
+        return True
+
+    def end_unframed(self) -> None:
+        if self.cycle is not None:
+            self.cycle.expected_content_length = 0
 
     def lose(self, mono_ns: int) -> None:
         """The connection is gone; told once."""

@@ -71,11 +71,11 @@ class Relay:
         """
         self._read_timings()
         drop = {b"content-length"} if self._cutter or self._tells_no_length() else set()
-        await self._send({
-            "type": "http.response.start",
-            "status": self._answer.status,
-            "headers": response_headers(self._headers, drop),
-        })  # fmt: skip
+        headers = response_headers(self._headers, drop)
+        unframed = self._unframed(headers)
+        await self._send(
+            {"type": "http.response.start", "status": self._answer.status, "headers": headers}
+        )
         if not self.tap.tells_tokens:
             self._stop_limit()
         whole = False
@@ -89,7 +89,16 @@ class Relay:
             self._finish(whole)
         if self.tap.broken:
             raise UpstreamGone
+        if unframed:
+            unframed.end_unframed()
         await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    def _unframed(self, headers: list[tuple[bytes, bytes]]) -> ConnectionMarks | None:
+        """The client's connection where only its end can tell the body's end."""
+        told = self._answer.status in NO_BODY or value_of(headers, b"content-length") is not None
+        if self._writing is None or told or not self._writing.unframe():
+            return None
+        return self._writing
 
     def _tells_no_length(self) -> bool:
         """The length is of a body that does not follow: the server would wait for it."""

@@ -170,7 +170,7 @@ def test_a_file_of_keys_is_read_and_a_bad_line_is_named(tmp_path):
     """NAME:SHA256[:PER_MINUTE], comments and blank lines; errors quote no line."""
     file = tmp_path / "keys"
     good = hashlib.sha256(b"a").hexdigest()
-    file.write_text(f"# team\n\none:{good}\ntwo:{good}:5\n")
+    file.write_text(f"# team\n\none:{good}\ntwo:{good.upper()}:5\n")
     assert Access(AccessSettings(keys_file=file), FakeClock()).guarded
     file.write_text("one:sk-CANARY-in-the-clear\n")
     with pytest.raises(ProxyError) as problem:

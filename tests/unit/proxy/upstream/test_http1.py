@@ -166,6 +166,23 @@ async def test_a_status_beyond_those_of_http_passes():
     assert (root[semconv.STATUS], root[semconv.HTTP_RESPONSE_STATUS_CODE]) == ("error", 999)
 
 
+@pytest.mark.parametrize("stream", [b"text/event-stream", b"text/plain"])
+async def test_a_client_of_http_1_0_gets_no_chunks(stream):
+    """It would take their sizes for a part of the body; the connection's end is the body's."""
+    body = b"data: [DONE]\n\n"
+    answer = (b"HTTP/1.1 200 OK\r\nContent-Type: " + stream + b"\r\nTransfer-Encoding: chunked\r\n\r\n"
+              + b"%x\r\n%b\r\n" % (len(body), body) * 2 + b"0\r\n\r\n")  # fmt: skip
+    async with scripted(answer) as (url, _), live_proxy(url) as proxy:
+        seen = await raw(
+            proxy.port, b"POST /v1/chat/completions HTTP/1.0\r\nContent-Length: 2\r\n\r\n{}"
+        )
+        [root] = await proxy.sink.wait_for(1)
+    head, _, got = seen.partition(b"\r\n\r\n")
+    assert got == body * 2
+    assert b"transfer-encoding" not in head
+    assert root[semconv.STATUS] == "ok"
+
+
 @pytest.mark.parametrize(
     ("sent", "got"),
     [

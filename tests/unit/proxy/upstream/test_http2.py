@@ -9,13 +9,11 @@ import random
 import httpx
 import pytest
 import trustme
-from h2.config import H2Configuration
-from h2.connection import H2Connection
-from h2.events import RequestReceived, StreamEnded, StreamReset
+from h2.events import RequestReceived, StreamReset
 
 from proxy.settings import AccessSettings, UpstreamTarget
 from tests.fake_llm.dialects import DONE, ROLE, content
-from tests.support.live_http2 import live_http2
+from tests.support.live_http2 import Breaking, live_http2
 from tests.support.live_proxy import live_proxy
 from tracer import semconv
 
@@ -59,24 +57,6 @@ class Upstream:
         while (await receive())["type"] != "http.disconnect":
             pass
         self.left.set()
-
-
-class Breaking(asyncio.Protocol):
-    """A server that speaks h2 by hand and does ``begin`` when a request is whole."""
-
-    def __init__(self, begin) -> None:
-        self.wire = H2Connection(H2Configuration(client_side=False))
-        self._begin = begin
-
-    def connection_made(self, transport) -> None:
-        self.transport = transport
-        self.wire.initiate_connection()
-
-    def data_received(self, data: bytes) -> None:
-        for event in self.wire.receive_data(data):
-            if isinstance(event, StreamEnded):
-                self._begin(self, event.stream_id)
-        self.transport.write(self.wire.data_to_send())
 
 
 async def _body(receive) -> bytes:

@@ -14,8 +14,8 @@ from h2.events import RequestReceived, StreamEnded
 
 from proxy.settings import UpstreamTarget
 from tests.fake_llm.server import Reply, Reset, fake_llm
+from tests.support.live_http2 import Breaking
 from tests.support.live_proxy import live_proxy
-from tests.unit.proxy.upstream.test_http2 import Breaking
 from tracer import semconv
 
 CHAT = "/v1/chat/completions"
