@@ -68,18 +68,20 @@ class ConnectionMarks:
             pass
         return None
 
-    def unframe(self) -> bool:
-        """Let the body end with the connection where the client knows no chunks (HTTP/1.0).
+    @property
+    def knows_chunks(self) -> bool:
+        """The client speaks HTTP/1.1, or nobody can tell."""
+        return self.cycle is None or self.cycle.scope["http_version"] != "1.0"
 
-        To be said before an answer's head that tells no length; True where it is so, and then
-        :meth:`end_unframed` is due before the last part.
+    def unframe(self) -> None:
+        """Let the body end with the connection, for a client that knows no chunks.
+
+        To be said before an answer's head that tells no length; :meth:`end_unframed` is due
+        before the last part.
         """
-        cycle = self.cycle
-        if cycle is None or cycle.scope["http_version"] != "1.0":
-            return False
-        cycle.chunked_encoding = False
-        cycle.expected_content_length = sys.maxsize
-        return True
+        if self.cycle is not None:
+            self.cycle.chunked_encoding = False
+            self.cycle.expected_content_length = sys.maxsize
 
     def end_unframed(self) -> None:
         if self.cycle is not None:

@@ -112,7 +112,8 @@ class _Exchange:
         self._operation = operation_of(scope["path"], scope["method"])
         self._begun = False
         self._calls: list[UpstreamCall] = []
-        self.body_read = not has_body(scope["headers"])
+        self._has_body = has_body(scope["headers"])
+        self.body_read = not self._has_body
         self.entered = False
 
     async def run(self) -> None:
@@ -134,7 +135,7 @@ class _Exchange:
         """Read as much of the request as must be known before it can go on."""
         scope, settings = self._scope, self._settings
         body, asked = None, Asked()
-        if has_body(scope["headers"]):
+        if self._has_body:
             check_codings(scope["headers"])
             body = RequestBody(self._receive, self._access.size_limit, self._note_body_read)
             asked = await self._read_asked(body)

@@ -86,11 +86,14 @@ class ResponseMessage:
             return
         self.status, self.headed = status, True
         names = {name.lower() for name, _ in self.headers}
-        codings = [v.lower() for n, v in self.headers if n.lower() == b"transfer-encoding"]
-        chunked = bool(codings) and codings[-1].rpartition(b",")[2].strip() == b"chunked"
-        told = chunked or (b"content-length" in names and not codings)
+        told = self._chunked() if b"transfer-encoding" in names else b"content-length" in names
         self.until_close = not (told or status in NO_BODY or self._headless)
         self.complete = self._headless
+
+    def _chunked(self) -> bool:
+        """The last of its codings is the one that tells where the body ends."""
+        codings = [v.lower() for n, v in self.headers if n.lower() == b"transfer-encoding"]
+        return codings[-1].rpartition(b",")[2].strip() == b"chunked"
 
     def on_body(self, body: bytes) -> None:
         if not (self._headless or self._extra):

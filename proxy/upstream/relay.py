@@ -95,10 +95,13 @@ class Relay:
 
     def _unframed(self, headers: list[tuple[bytes, bytes]]) -> ConnectionMarks | None:
         """The client's connection where only its end can tell the body's end."""
-        told = self._answer.status in NO_BODY or value_of(headers, b"content-length") is not None
-        if self._writing is None or told or not self._writing.unframe():
+        writing = self._writing
+        if writing is None or writing.knows_chunks or self._answer.status in NO_BODY:
             return None
-        return self._writing
+        if value_of(headers, b"content-length") is not None:
+            return None
+        writing.unframe()
+        return writing
 
     def _tells_no_length(self) -> bool:
         """The length is of a body that does not follow: the server would wait for it."""
