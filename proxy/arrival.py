@@ -20,6 +20,10 @@ from typing import Any
 SO_TIMESTAMPNS = 35
 """Linux's generic value; Python's socket module does not name it."""
 READ_SIZE = 256 * 1024
+WATCH_S = 0.05
+"""How often a connection that is not read is looked at."""
+GONE = (7, 8)
+"""TCP_CLOSE and TCP_CLOSE_WAIT of Linux: the other side was reset, or sends nothing more."""
 _STAMP = struct.Struct("@qq")
 
 
@@ -58,6 +62,7 @@ class StampedReading:
             outer.family, outer.type, outer.proto, os.dup(outer.fileno())
         )  # told, as it would ask the system
         self._reading = False
+        self._watching: asyncio.TimerHandle | None = None
         transport.pause_reading()
         self._loop.call_soon(self._pause_inner)
         self.resume_reading()
@@ -69,16 +74,36 @@ class StampedReading:
         if self._reading:
             self._reading = False
             self._loop.remove_reader(self._sock.fileno())
+            self._watch()
 
     def resume_reading(self) -> None:
         if not self._reading and self._sock.fileno() >= 0:
+            self._unwatch()
             self._reading = True
             self._loop.add_reader(self._sock.fileno(), self._readable)
 
     def end(self) -> None:
         """Give the descriptor back; call it when the connection is lost."""
         self.pause_reading()
+        self._unwatch()
         self._sock.close()
+
+    def _watch(self) -> None:
+        """A client that leaves is not heard of while nothing is read: the kernel is asked."""
+        self._watching = self._loop.call_later(WATCH_S, self._look)
+
+    def _unwatch(self) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
+            self._watching = None
+
+    def _look(self) -> None:
+        if self._transport.is_closing():
+            return
+        if self._sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] in GONE:
+            self._transport.abort()
+        else:
+            self._watch()
 
     def _pause_inner(self) -> None:
         """uvloop starts to read after ``connection_made``, whatever was said in it."""

@@ -8,21 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
 
+from proxy.asgi import App, Message, Receive, Scope, Send
 from proxy.protocol import EXTENSION, ConnectionMarks
 from proxy.recorder import Recorder
 from proxy.request.live import CURRENT, LiveRequest
 from proxy.settings import ProxySettings
 from proxy.stream.chunks import identifier
+from proxy.untraced import Untraced
 from tracer.clock import Clock
 
-Message = MutableMapping[str, Any]
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
+__all__ = ["App", "Message", "Receive", "Scope", "Send", "TraceMiddleware"]
 
 ERROR_BODY_LIMIT = 64 * 1024
 ABANDON_AFTER_S = 0.5
@@ -42,6 +38,7 @@ class TraceMiddleware:
         abandon_after_s: float = ABANDON_AFTER_S,
     ) -> None:
         self._abandon_after_s = abandon_after_s
+        self._untraced = Untraced(app, settings.request_timeout_s, abandon_after_s)
         self._app = app
         self._settings = settings
         self._recorder = recorder
@@ -49,7 +46,7 @@ class TraceMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"] in self._settings.untraced_paths:
-            await self._app(scope, receive, send)
+            await self._untraced(scope, receive, send)
             return
         marks = scope.get("extensions", {}).get(EXTENSION)
         if marks is None:

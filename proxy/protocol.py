@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from uvicorn.protocols.http.flow_control import FlowControl
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from proxy.arrival import StampedReading, stamped
 from tracer.clock import SystemClock
@@ -67,6 +68,25 @@ class ConnectionMarks:
             pass
         return None
 
+    @property
+    def knows_chunks(self) -> bool:
+        """The client speaks HTTP/1.1, or nobody can tell."""
+        return self.cycle is None or self.cycle.scope["http_version"] != "1.0"
+
+    def unframe(self) -> None:
+        """Let the body end with the connection, for a client that knows no chunks.
+
+        To be said before an answer's head that tells no length; :meth:`end_unframed` is due
+        before the last part.
+        """
+        if self.cycle is not None:
+            self.cycle.chunked_encoding = False
+            self.cycle.expected_content_length = sys.maxsize
+
+    def end_unframed(self) -> None:
+        if self.cycle is not None:
+            self.cycle.expected_content_length = 0
+
     def lose(self, mono_ns: int) -> None:
         """The connection is gone; told once."""
         if self.lost_mono_ns is None:
@@ -83,6 +103,10 @@ def run_now(sending: Awaitable[None]) -> None:
     except StopIteration:
         return
     raise RuntimeError("the server's send waits although the client takes what is written")
+
+
+for _status in range(600, 1000):  # no status of HTTP, but servers have them, and clients get them
+    STATUS_LINE.setdefault(_status, b"HTTP/1.1 %d \r\n" % _status)
 
 
 class StampingProtocol(HttpToolsProtocol):
@@ -127,8 +151,15 @@ class StampingProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         super().on_headers_complete()
+        self.headers = []  # uvicorn would put trailers among the headers, past every check of them
         if self._waiting:
             self._waiting[-1].cycle = getattr(self, "cycle", None)
+
+    def on_message_complete(self) -> None:
+        """uvicorn reads no further behind a long last part, and would not see its client leave."""
+        super().on_message_complete()
+        if not self.pipeline:
+            self.flow.resume_reading()
 
     def on_response_complete(self) -> None:
         if self._waiting:  # answers go out in the order the requests came

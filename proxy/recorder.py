@@ -35,8 +35,13 @@ _TAG = re.compile(rf"\s*({TAG_NAME})\s*=\s*({TAG_TEXT})\s*")
 AZURE = re.compile(r"/openai/deployments/[^/]+(/chat/completions|/completions|/embeddings)")
 
 
-def operation_of(path: str) -> str:
-    """The GenAI operation that ``path`` asks for; "" where it asks for none."""
+def operation_of(path: str, method: str = "POST") -> str:
+    """The GenAI operation that a request asks for; "" where it asks for none.
+
+    Only a POST does: a browser's OPTIONS before it, or a GET of stored answers, is no model call.
+    """
+    if method != "POST":
+        return ""
     if (known := OPERATIONS.get(path)) is not None:
         return known
     azure = AZURE.fullmatch(path)
@@ -103,7 +108,7 @@ class Recorder:
         """Begin the record of a request whose first byte came at ``start_mono_ns``."""
         carrier, tags = _read_headers(headers)
         trace_id, parent, flags = self._parent(carrier)
-        operation = operation_of(path)
+        operation = operation_of(path, method)
         arrival = self._arrival(start_mono_ns, operation)
         self.in_flight += 1
         return LiveRequest(

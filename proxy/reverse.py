@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from proxy.afterwards import Afterwards
+from proxy.asgi import App
 from proxy.middleware import TraceMiddleware
 from proxy.pipelines.build import with_pipelines
 from proxy.pipelines.retrieve.documents import NO_COLLECTOR, CollectorApi
@@ -17,6 +18,7 @@ from proxy.pipelines.settings import PipelineSettings
 from proxy.recorder import Recorder, SpanSink
 from proxy.server import serve
 from proxy.settings import AccessSettings, ProxySettings, UpstreamSettings
+from proxy.untraced import Untraced
 from proxy.upstream.access import Access
 from proxy.upstream.app import UpstreamApp
 from proxy.upstream.pool import Pool
@@ -67,7 +69,7 @@ async def run_reverse(
     async with with_pipelines(
         app, pipelines, clock, ids, door.enter, collector_api
     ) as inner:
-        outer = inner
+        outer: App = Untraced(inner, settings.request_timeout_s, abandon_after_s=0)
         if traced or pipelines:
             outer = TraceMiddleware(inner, settings, recorder, clock, abandon_after_s=0)
         try:

@@ -124,7 +124,7 @@ async def serve(
     server = _Server(config)
     stop = stop or asyncio.Event()
     asyncio.get_running_loop().set_exception_handler(_log_unhandled)
-    with _stop_on_signals(stop):
+    with _stop_on_signals(stop), _queries_unlogged():
         serving = asyncio.create_task(server.serve(sockets=[sock]))
         watching = asyncio.create_task(_watch(server, recorder, stop, engine_died))
         try:
@@ -165,6 +165,25 @@ async def _watch(
             break
     recorder.shutting_down = True
     server.should_exit = True
+
+
+@contextlib.contextmanager
+def _queries_unlogged() -> Iterator[None]:
+    """Lines of the access log end a path where its query begins, which may hold a key."""
+    access = logging.getLogger("uvicorn.access")
+    access.addFilter(_without_query)
+    try:
+        yield
+    finally:
+        access.removeFilter(_without_query)
+
+
+def _without_query(record: logging.LogRecord) -> bool:
+    if isinstance(record.args, tuple):
+        record.args = tuple(
+            a.partition("?")[0] if isinstance(a, str) else a for a in record.args
+        )
+    return True
 
 
 @contextlib.contextmanager

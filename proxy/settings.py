@@ -138,7 +138,12 @@ class ClientKey(BaseModel):
 
     name: str = Field(min_length=1, max_length=64)
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
-    requests_per_minute: float | None = Field(default=None, gt=0)
+    requests_per_minute: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+
+    @field_validator("sha256", mode="before")
+    @classmethod
+    def _in_small_letters(cls, digest: object) -> object:
+        return digest.lower() if isinstance(digest, str) else digest
 
 
 class AccessSettings(BaseModel):

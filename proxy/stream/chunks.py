@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 _IDENTIFIER = re.compile(r"[A-Za-z0-9_.:\-]{1,64}")
 _PHRASES = frozenset(status.phrase for status in HTTPStatus)
 DONE = b"[DONE]"
-TOKEN_FIELDS = ("content", "reasoning", "reasoning_content", "refusal", "tool_calls", "audio",
-                "function_call")
-"""Delta members that hold generated tokens."""
+TOKEN_FIELDS = ("content", "reasoning", "reasoning_content", "refusal", "tool_calls",
+                "function_call")  # fmt: skip
+"""Delta members that hold generated tokens; ``audio`` does by some of its own members."""
 
 
 class ChunkFacts(NamedTuple):
@@ -48,11 +48,16 @@ def choice_facts(choice: dict[str, Any]) -> ChunkFacts:
 
 def _delta(delta: dict[str, Any], ids: bool) -> ChunkFacts:
     """The role prelude carries no token; visible content is what is not only white space."""
-    token = ids or any(delta.get(name) for name in TOKEN_FIELDS)
+    token = ids or any(delta.get(name) for name in TOKEN_FIELDS) or _audible(delta.get("audio"))
     content = delta.get("content")
     answer = isinstance(content, str) and bool(content.strip())
     blank = not token and "role" not in delta and content == ""
     return ChunkFacts(token=token, answer=answer, blank=blank)
+
+
+def _audible(audio: object) -> bool:
+    """Sound or what is said in it; its id and when it expires come apart from that."""
+    return isinstance(audio, dict) and bool(audio.get("data") or audio.get("transcript"))
 
 
 def error_type(error: object) -> str:

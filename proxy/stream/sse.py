@@ -2,13 +2,14 @@
 
 Follows the HTML standard's event-stream format: lines end in LF, CRLF or a bare
 CR, one leading space after the colon is dropped, colon-first lines are comments,
-a blank line ends an event. Any split of the bytes gives the same events.
+a blank line ends an event, one byte order mark may come first. Any split of the bytes gives the same events.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+BOM = b"\xef\xbb\xbf"
 EVENT_LIMIT = 16 * 1024 * 1024
 """Most bytes kept for one unfinished event; what is longer is skipped and counted."""
 
@@ -32,7 +33,13 @@ class SseReader:
         self._after_cr = False
         self._too_long = False
         self._begun = False
+        self._first_line = True
         self.skipped = 0
+
+    @property
+    def lost(self) -> bool:
+        """An event was too long to be kept, or is so far."""
+        return self.skipped > 0 or self._too_long
 
     @property
     def at_rest(self) -> bool:
@@ -44,8 +51,18 @@ class SseReader:
         if chunk.startswith(b"data: ") and self._is_whole_events(chunk):
             parts = chunk[:-2].split(b"\n\n")
             if all(part.startswith(b"data: ") and b"\n" not in part for part in parts):
+                self._first_line = False
                 return [SseEvent("", part[6:]) for part in parts]
         return self._feed(chunk)
+
+    def finish(self) -> SseEvent | None:
+        """The event that the end of the stream cut off before its blank line; call it once.
+
+        By the standard it is none, but many who read line by line take it for one.
+        """
+        if self._line:
+            self._end_line()
+        return None if self._too_long else self._end_event()
 
     def _feed(self, chunk: bytes) -> list[SseEvent]:
         found: list[SseEvent] = []
@@ -94,6 +111,9 @@ class SseReader:
     def _end_line(self) -> SseEvent | None:
         line = bytes(self._line)
         self._line.clear()
+        if self._first_line:
+            self._first_line = False
+            line = line.removeprefix(BOM)
         if self._too_long:
             self._end_skipped_line()
             return None
@@ -120,6 +140,10 @@ class SseReader:
             self._size += len(value)
         elif name == b"event":
             self._event = value.decode("utf-8", "replace")
+        elif name == b"error":  # llama.cpp's word for an event of that name
+            self._event = "error"
+            self._data.append(value)
+            self._size += len(value)
 
     def _end_event(self) -> SseEvent | None:
         event, data = self._event, self._data

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 
-from proxy.middleware import Send
+from proxy.asgi import Send
 
 
 class Refusal(Exception):
@@ -30,7 +31,7 @@ async def answer(send: Send, refusal: Refusal, close: bool = False) -> None:
         (b"content-length", str(len(body)).encode()),
     ]
     if refusal.retry_after_s is not None:
-        headers.append((b"retry-after", str(max(1, round(refusal.retry_after_s))).encode()))
+        headers.append((b"retry-after", b"%d" % max(1, math.ceil(refusal.retry_after_s))))
     if refusal.status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
     if close:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from contextlib import nullcontext
 
 from proxy.middleware import Receive, Scope, Send
@@ -13,7 +14,7 @@ from proxy.settings import UpstreamSettings
 from proxy.upstream.access import Access
 from proxy.upstream.answers import Refusal, answer
 from proxy.upstream.attempt import Outgoing, Trace, Unanswered, open_attempt
-from proxy.upstream.body import Asked, ClientLeft, RequestBody, read_asked
+from proxy.upstream.body import Asked, ClientLeft, RequestBody, check_codings, has_body, read_asked
 from proxy.upstream.call import UpstreamCall
 from proxy.upstream.client import Response, UpstreamClient
 from proxy.upstream.ending import break_off, drain
@@ -69,7 +70,8 @@ class UpstreamApp:
         except Refusal as refusal:
             if live is not None:
                 live.error_kind = refusal.kind
-            read = exchange.body_read or await drain(receive)
+            asks = value_of(scope["headers"], b"expect") is not None and not exchange.entered
+            read = exchange.body_read or (not asks and await drain(receive))
             await answer(send, refusal, close=not read)
         except UpstreamGone:
             if live is not None and not live.failure:
@@ -86,7 +88,10 @@ class UpstreamApp:
 
 
 class _Exchange:
-    """One request: its body, its attempts, its answer."""
+    """One request: its body, its attempts, its answer.
+
+    ``entered``: the door let it in; until then a client that waits for 100 (Continue) sends nothing.
+    """
 
     def __init__(
         self,
@@ -103,22 +108,25 @@ class _Exchange:
         self._send = send
         self._live = live
         self._readable = route is not None and route.reads
-        self._operation = operation_of(scope["path"])
+        self._named = route is not None
+        self._operation = operation_of(scope["path"], scope["method"])
         self._begun = False
         self._calls: list[UpstreamCall] = []
-        self.body_read = not _has_body(scope)
+        self._has_body = has_body(scope["headers"])
+        self.body_read = not self._has_body
+        self.entered = False
 
     async def run(self) -> None:
+        self.entered = True
         out = await self._outgoing()
         if self._live is not None and self._operation:
             self._live.model = out.asked.model
         tried: list[Upstream] = []
-        again = out.body is None or out.body.replayable
         model, prefix = out.asked.model, out.asked.prefix
         while True:
             upstream = self._pool.choose(model, prefix, tried) or tried[-1]
             tried.append(upstream)
-            budget = again and len(self._calls) + 1 < self._settings.max_attempts
+            budget = len(self._calls) + 1 < self._settings.max_attempts
             elsewhere = budget and self._pool.choose(model, prefix, tried) is not None
             if await self._attempt(out, upstream, budget, elsewhere):
                 return
@@ -127,15 +135,10 @@ class _Exchange:
         """Read as much of the request as must be known before it can go on."""
         scope, settings = self._scope, self._settings
         body, asked = None, Asked()
-        if _has_body(scope):
+        if self._has_body:
+            check_codings(scope["headers"])
             body = RequestBody(self._receive, self._access.size_limit, self._note_body_read)
-            await body.read_ahead(settings.replay_limit_bytes if self._readable else 0)
-            encoded = value_of(scope["headers"], b"content-encoding")
-            if self._readable and encoded in (None, b"identity"):
-                kind = value_of(scope["headers"], b"content-type") or b""
-                asked = read_asked(
-                    body.head, body.replayable, kind, settings.prefix_affinity_bytes
-                )
+            asked = await self._read_asked(body)
         live = self._live
         trace = Trace(
             live.trace_id if live is not None else self._ids.trace_id(),
@@ -145,6 +148,21 @@ class _Exchange:
         return Outgoing(
             scope, body, asked, self._operation, trace, settings.ask_usage, self._access.guarded
         )
+
+    async def _read_asked(self, body: RequestBody) -> Asked:
+        """Read ahead; to the end where the upstream depends on a name that has not come yet."""
+        scope, settings = self._scope, self._settings
+        await body.read_ahead(settings.replay_limit_bytes if self._named else 0)
+        encoded = value_of(scope["headers"], b"content-encoding")
+        if not self._named or encoded not in (None, b"identity"):
+            return Asked()
+        kind = value_of(scope["headers"], b"content-type") or b""
+        prefix = settings.prefix_affinity_bytes
+        asked = read_asked(body.head, body.replayable, kind, prefix)
+        if asked.unnamed and self._pool.by_model:
+            await body.read_ahead(sys.maxsize)
+            asked = read_asked(body.head, body.replayable, kind, prefix)
+        return asked
 
     def _note_body_read(self) -> None:
         """A body that streams through is handed over with its last byte."""
@@ -157,8 +175,8 @@ class _Exchange:
     ) -> bool:
         """One attempt; False when it gave nothing and another one follows.
 
-        Another one goes to another upstream. It goes to the same one only if the
-        connection was an old one, which may have been closed while it lay idle.
+        Another one goes to another upstream. It goes to the same one only if the fault
+        was the connection's: an old one, which may have been closed while it lay idle.
         """
         call = self._new_call(out, upstream)
         self._pool.begin(upstream)
@@ -167,10 +185,11 @@ class _Exchange:
             async with asyncio.timeout(self._settings.first_token_timeout_s) as limit:
                 healthy = await self._forward(out, upstream, call, elsewhere, limit)
         except Unanswered as none:
-            healthy = False
+            healthy = None if none.stale else False
             call.error_type = none.kind
-            if elsewhere or (budget and call.connection.reused):
+            if out.repeatable(none.at_work) and (elsewhere or (budget and none.stale)):
                 call.superseded = True
+                out.after_stale = out.after_stale or none.stale
                 return False
             raise none.refusal() from None
         except UpstreamGone:
@@ -188,6 +207,7 @@ class _Exchange:
         except TimeoutError:
             if not limit.expired():
                 raise
+            healthy = False
             call.error_type = "first_token_timeout"
             raise self._too_late() from None
         finally:
@@ -220,7 +240,7 @@ class _Exchange:
         try:
             call.answered_mono_ns = self._clock.mono_ns()
             failed = response.status in self._settings.retry_statuses
-            if failed and may_retry:
+            if failed and may_retry and out.repeatable(at_work=True):
                 call.http_status = response.status
                 call.error_type = str(response.status)
                 call.superseded = True
@@ -274,10 +294,3 @@ class _Exchange:
         if self._live is not None:
             self._live.calls.append(call)
         return call
-
-
-def _has_body(scope: Scope) -> bool:
-    length = value_of(scope["headers"], b"content-length")
-    if length is not None:
-        return length != b"0"
-    return value_of(scope["headers"], b"transfer-encoding") is not None

@@ -152,7 +152,12 @@ class UpstreamCall:
         )
 
     def pace(self) -> tuple[int, int]:
-        """Token chunks over the server's count of tokens; no pace where it gave no count."""
+        """Token chunks over the server's count of tokens; no pace where it gave no count.
+
+        Nor where all came in one chunk: that has no last token apart from its first.
+        """
+        if all(choice.steps < 2 for choice in self.choices.values()):
+            return 0, 0
         output = self.output_tokens
         spans = [c.span_ns for c in self.choices.values() if c.span_ns is not None]
         if output is None or not spans or output <= len(spans):
@@ -161,25 +166,25 @@ class UpstreamCall:
 
     def stages(self) -> CallStages:
         first, last = self.first_token_mono_ns, self.last_token_mono_ns
-        decode = None
         if first is not None and last is not None:
             decode = StageInterval(Stage.DECODE, first, last)
-            return self._before(first, decode, WAIT_FIRST_TOKEN)
+            return self._before(first, decode, WAIT_FIRST_TOKEN, [])
         until = self.read_mono_ns or self.ended_mono_ns or self.handed_mono_ns
         until = max(until, self.handed_mono_ns)
-        told = self.answer.times.decode_ns
-        if told is not None and not self.stream and until - told >= self.handed_mono_ns:
-            decode = StageInterval(Stage.DECODE, until - told, until)
-            until -= told
-        return self._before(until, decode, WAIT_FIRST_TOKEN if self.stream else WAIT_RESPONSE)
+        repairs: list[str] = []
+        told = None if self.stream else self.answer.times.decode_ns
+        made = _ending_at(Stage.DECODE, until, told, self.handed_mono_ns, repairs)
+        wait = WAIT_FIRST_TOKEN if self.stream else WAIT_RESPONSE
+        return self._before(until if made is None else made.start_ns, made, wait, repairs)
 
-    def _before(self, until: int, decode: StageInterval | None, wait: str) -> CallStages:
+    def _before(
+        self, until: int, decode: StageInterval | None, wait: str, repairs: list[str]
+    ) -> CallStages:
         """Queue and prefill back to back before ``until``, or one wait nobody divides."""
         times = self.answer.times
         floor = min(self.handed_mono_ns, until)
         if times.prefill_ns is None and times.queue_ns is None:
-            return CallStages(None, None, decode, 0, (), Undivided(wait, floor, until))
-        repairs: list[str] = []
+            return CallStages(None, None, decode, 0, tuple(repairs), Undivided(wait, floor, until))
         prefill = _ending_at(Stage.PREFILL, until, times.prefill_ns, floor, repairs)
         before = until if prefill is None else prefill.start_ns
         queue = _ending_at(Stage.QUEUE, before, times.queue_ns, floor, repairs)

@@ -70,9 +70,11 @@ class UpstreamClient:
         *,
         verify: bool,
         http2: bool,
+        fresh: bool = False,
     ) -> Response:
         """Send a request and wait for the response's head; raises what the pools raise.
 
+        ``fresh``: not on an HTTP/1.1 connection that lay idle and may be closed by now.
         An upstream that was to speak HTTP/2 and chose HTTP/1.1 in TLS is spoken to in that.
         """
         if http2:
@@ -80,4 +82,4 @@ class UpstreamClient:
                 return await self._http2.request(method, url, headers, data, marks, verify)
             except NotHttp2:
                 pass
-        return await self._http1.request(method, url, headers, data, marks, verify)
+        return await self._http1.request(method, url, headers, data, marks, verify, fresh)

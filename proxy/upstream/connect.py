@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 from collections.abc import Callable
 from functools import lru_cache
@@ -18,6 +19,7 @@ from tracer.clock import Clock
 Origin = tuple[str, str, int, bool]
 """Scheme, host, port, and whether the certificate is checked."""
 P = TypeVar("P", bound=asyncio.Protocol)
+_HOST = re.compile(r"[^/?*]*")
 NEXT_ADDRESS_AFTER_S = 0.25
 """How long one address of a name may be silent before the next one is tried beside it (RFC 8305)."""
 
@@ -32,11 +34,20 @@ class Unreachable(Exception):
 
 @lru_cache(maxsize=256)
 def divided(url: str, verify: bool) -> tuple[Origin, str, str]:
-    """Where a URL leads, its host as a header has it, and what is asked for there."""
-    parts = urlsplit(url)
-    port = parts.port or (443 if parts.scheme == "https" else 80)
-    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    return (parts.scheme, parts.hostname or "", port, verify), parts.netloc, target
+    """Where a URL leads, its host as a header has it, and what is asked for there.
+
+    What is asked for is a client's own writing and is not looked into: it may be ``*``.
+    """
+    scheme, _, rest = url.partition("://")
+    host = _HOST.match(rest)
+    netloc = host.group() if host else ""
+    parts = urlsplit(f"{scheme}://{netloc}")
+    port = parts.port or (443 if scheme == "https" else 80)
+    return (scheme, parts.hostname or "", port, verify), netloc, rest[len(netloc) :] or "/"
+
+
+class NotBegun(ConnectionError):
+    """The upstream has not begun with the request and will not: it may be sent again."""
 
 
 class Dialer:

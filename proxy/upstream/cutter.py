@@ -6,6 +6,7 @@ import json
 import re
 
 _USAGE = re.compile(rb'"usage"\s*:\s*\{')
+_LINE_END = re.compile(rb"[\r\n]")
 HOLD_LIMIT = 64 * 1024
 
 
@@ -37,25 +38,28 @@ class UsageCutter:
         if self.passes(chunk):
             return chunk
         out = bytearray()
-        for at, byte in enumerate(chunk):
-            if self._last_cr and byte == 0x0A:
-                self._after_cr(out)
-                continue
-            self._last_cr = self._eat_lf = False
-            if byte not in (0x0A, 0x0D):
-                end = False
-                self._line_empty = False
-            else:
-                end = self._line_empty
-                self._line_empty = True
-                self._last_cr = byte == 0x0D
-            self._keep(chunk[at : at + 1], out)
-            if end:
-                self._end_event(out)
-        if self._passing:
-            out += self._held
-            self._held.clear()
+        at = 0
+        for found in _LINE_END.finditer(chunk):
+            self._text(chunk[at : found.start()], out)
+            self._line_end(found.group(), out)
+            at = found.end()
+        self._text(chunk[at:], out)
         return bytes(out)
+
+    def _text(self, text: bytes, out: bytearray) -> None:
+        if text:
+            self._last_cr = self._eat_lf = self._line_empty = False
+            self._keep(text, out)
+
+    def _line_end(self, byte: bytes, out: bytearray) -> None:
+        if self._last_cr and byte == b"\n":
+            self._after_cr(out)
+            return
+        self._last_cr, self._eat_lf = byte == b"\r", False
+        end, self._line_empty = self._line_empty, True
+        self._keep(byte, out)
+        if end:
+            self._end_event(out)
 
     def _after_cr(self, out: bytearray) -> None:
         """The LF of a CRLF belongs to the event whose CR came before."""
@@ -85,10 +89,10 @@ class UsageCutter:
         self._passing = False
 
     def flush(self) -> bytes:
-        """What is left at the end of the stream."""
+        """What is left at the end of the stream; a usage chunk without its blank line is one too."""
         left = bytes(self._held)
         self._held.clear()
-        return left
+        return b"" if is_usage_chunk(left) else left
 
 
 def is_usage_chunk(event: bytes) -> bool:

@@ -33,8 +33,13 @@ class Inflate:
         self._wbits = wbits
         self._inner = zlib.decompressobj(wbits)
         self._begun = False
+        self._first = b""
 
     def feed(self, data: bytes) -> Iterator[bytes]:
+        if not self._begun:  # its first two bytes together say whether there is a wrapper
+            data = self._first = self._first + data
+            if len(data) < 2:
+                return
         while data:
             if self._inner.eof:
                 self._inner = zlib.decompressobj(self._wbits)

@@ -72,6 +72,15 @@ def read_event(data: bytes, answer: Answer) -> Facts:
     return read_body(body, answer)
 
 
+def read_error_event(data: bytes) -> Facts:
+    """Facts of an event that calls itself an error, whatever its data are."""
+    try:
+        body = json.loads(data)
+    except (ValueError, RecursionError):
+        body = None
+    return Facts(known=True, error=error_type(body))
+
+
 def read_body(body: object, answer: Answer) -> Facts:
     """As :func:`read_event`, of what is parsed already."""
     if not isinstance(body, dict):
@@ -79,6 +88,8 @@ def read_body(body: object, answer: Answer) -> Facts:
     kind = body.get("type")
     if body.get("error") and not (isinstance(kind, str) and kind.startswith("response.")):
         return Facts(known=True, error=error_type(body["error"]))
+    if body.get("object") == "error":  # vLLM's and SGLang's older form
+        return Facts(known=True, error=error_type(body))
     if isinstance(kind, str):
         if kind.startswith("response."):
             return _responses(kind, body, answer)
@@ -129,7 +140,7 @@ def _responses(kind: str, body: dict[str, Any], answer: Answer) -> Facts:
     if not isinstance(inner, dict):
         return Facts(known=True)
     answer.name(inner)
-    if kind in ("response.completed", "response.incomplete", "response.failed"):
+    if kind in ("response.completed", "response.incomplete", "response.failed", "response.cancelled"):
         return _whole_response(inner, answer)
     return Facts(known=True)
 
@@ -209,7 +220,7 @@ def _message_stop(_body: dict[str, Any], _answer: Answer) -> Facts:
 
 def _error(body: dict[str, Any], _answer: Answer) -> Facts:
     """Anthropic's and the responses' ``error`` event that carries its parts at the top level."""
-    return Facts(known=True, error=error_type(body if body.get("code") else None))
+    return Facts(known=True, error=error_type({"code": body.get("code")}))
 
 
 _MESSAGES = {

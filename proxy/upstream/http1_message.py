@@ -51,7 +51,9 @@ class ResponseMessage:
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
-            raise BadResponse("the upstream did not answer in HTTP") from None
+            if not self.complete:
+                raise BadResponse("the upstream did not answer in HTTP") from None
+            self._extra = True  # the answer is whole: what follows it is only not to be trusted
         self._at_line_end = data.endswith(b"\r\n")
         if not self.headed:
             self._head_size += len(data)
@@ -77,14 +79,21 @@ class ResponseMessage:
         if self._extra:
             return
         status = self._parser.get_status_code()
+        if status < 100:
+            raise BadResponse("the upstream answered with no status of HTTP")
         if 100 <= status < 200:
             self.headers = []
             return
         self.status, self.headed = status, True
         names = {name.lower() for name, _ in self.headers}
-        told = b"content-length" in names or b"transfer-encoding" in names
+        told = self._chunked() if b"transfer-encoding" in names else b"content-length" in names
         self.until_close = not (told or status in NO_BODY or self._headless)
         self.complete = self._headless
+
+    def _chunked(self) -> bool:
+        """The last of its codings is the one that tells where the body ends."""
+        codings = [v.lower() for n, v in self.headers if n.lower() == b"transfer-encoding"]
+        return codings[-1].rpartition(b",")[2].strip() == b"chunked"
 
     def on_body(self, body: bytes) -> None:
         if not (self._headless or self._extra):

@@ -31,8 +31,9 @@ class Http1Pool:
         data: bytes | AsyncIterator[bytes] | None,
         marks: ConnectionMarks,
         verify: bool,
+        fresh: bool,
     ) -> Http1Response:
-        """Send a request and wait for the response's head.
+        """Send a request and wait for the response's head; ``fresh``: on a connection of its own.
 
         Raises:
             ConnectTimeout, Unreachable: no connection came about.
@@ -44,7 +45,7 @@ class Http1Pool:
             isinstance(data, bytes) or any(name.lower() == "content-length" for name, _ in headers)
         )
         head = _head(method, target, host, headers, data, chunked)
-        connection = await self._connection(origin, marks)
+        connection = await self._connection(origin, marks, fresh)
         return await connection.request(method, head, data, chunked)
 
     def close(self) -> None:
@@ -56,9 +57,11 @@ class Http1Pool:
         self._idle.clear()
         self._timers.clear()
 
-    async def _connection(self, origin: Origin, marks: ConnectionMarks) -> Http1Connection:
+    async def _connection(
+        self, origin: Origin, marks: ConnectionMarks, fresh: bool
+    ) -> Http1Connection:
         held = self._idle.setdefault(origin, [])
-        while held:
+        while held and not fresh:
             connection = held.pop()
             self._timers.pop(connection).cancel()
             if connection.usable:

@@ -26,6 +26,8 @@ from h2.events import (
 from h2.exceptions import H2Error, ProtocolError, StreamClosedError
 from h2.settings import SettingCodes, Settings
 
+from proxy.upstream.connect import NotBegun
+
 WINDOW = 1 << 20
 """Bytes of one stream that may wait here for a slow client."""
 CONNECTION_WINDOW = 16 << 20
@@ -89,7 +91,10 @@ class Http2Response:
 
     def on_head(self, headers: Iterable[tuple[bytes, bytes]]) -> None:
         fields = [(bytes(n), bytes(v)) for n, v in headers]
-        self.status = int(next(v for n, v in fields if n == b":status"))
+        status = next((v for n, v in fields if n == b":status"), b"")
+        if len(status) != 3 or not status.isdigit() or status < b"100":
+            raise ValueError("no status of HTTP")
+        self.status = int(status)
         self.raw_headers = tuple((n, v) for n, v in fields if not n.startswith(b":"))
         if not self.head.done():
             self.head.set_result(None)
@@ -101,6 +106,11 @@ class Http2Response:
     def on_end(self) -> None:
         self._ended = True
         self._more.set()
+
+    def note_upload(self, upload: asyncio.Task[None]) -> None:
+        """A body that breaks off after the answer began leaves a request nobody can finish."""
+        if not upload.cancelled() and upload.exception() is not None:
+            self.on_problem(ConnectionAbortedError("the request's body broke off"))
 
     def on_problem(self, problem: Exception) -> None:
         if not self._ended and self._problem is None:
@@ -148,12 +158,11 @@ class Http2Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         try:
-            events = self._h2.receive_data(data)
+            for event in self._h2.receive_data(data):
+                self._on(event)
         except (H2Error, ValueError, UnicodeError):
             self._break(ConnectionError("the upstream broke the rules of HTTP/2"))
             return
-        for event in events:
-            self._on(event)
         self._window.set()
         self._flush()
 
@@ -193,10 +202,11 @@ class Http2Connection(asyncio.Protocol):
                 )
                 if not response.head.done():
                     response.upload.result()
+                response.upload.add_done_callback(response.note_upload)
             await response.head
         except ProtocolError as problem:
             response.close()
-            raise ConnectionError("the upstream's HTTP/2 connection is closing") from problem
+            raise NotBegun("the upstream's HTTP/2 connection is closing") from problem
         except BaseException:
             response.close()
             raise
@@ -270,9 +280,8 @@ class Http2Connection(asyncio.Protocol):
     def _on(self, event: Event) -> None:
         if isinstance(event, ConnectionTerminated):
             self._closing = True
-            self._fail_all(
-                ConnectionError("the upstream closed the connection"), event.last_stream_id or 0
-            )
+            last = event.last_stream_id or 0
+            self._fail_all(NotBegun("the upstream closed the connection before"), last)
             return
         response = self._streams.get(getattr(event, "stream_id", None) or 0)
         if isinstance(event, DataReceived):
@@ -288,7 +297,9 @@ class Http2Connection(asyncio.Protocol):
         elif isinstance(event, StreamEnded):
             response.on_end()
         elif isinstance(event, StreamReset):
-            response.on_problem(ConnectionResetError("the upstream reset the stream"))
+            refused = event.error_code == ErrorCodes.REFUSED_STREAM
+            kind = NotBegun if refused else ConnectionResetError
+            response.on_problem(kind("the upstream reset the stream"))
 
     def _fail_all(self, problem: Exception, above: int = 0) -> None:
         for stream_id, response in list(self._streams.items()):

@@ -41,8 +41,8 @@ class Upstream:
     def url(self, path: str, query: str) -> str:
         """The target's URL for a request path; a prefix that both share is not doubled."""
         prefix = self._prefix
-        if prefix and (path == prefix or path.startswith(prefix + "/")):
-            prefix = ""
+        if prefix and (path in (prefix, "*") or path.startswith(prefix + "/")):
+            prefix = ""  # ``*`` asks about the server as a whole
         return f"{self._base}{prefix}{path}" + (f"?{query}" if query else "")
 
 
@@ -66,6 +66,11 @@ class Pool:
         self._settings = settings
         self._clock = clock
         self.upstreams = [Upstream(t, _credential(t)) for t in settings.targets]
+
+    @property
+    def by_model(self) -> bool:
+        """Which upstream a request goes to, or what is sent there, depends on its model."""
+        return any(u.target.models for u in self.upstreams)
 
     def choose(self, model: str, prefix: bytes, tried: list[Upstream]) -> Upstream | None:
         """The upstream for the next attempt; None when every fitting one was tried.

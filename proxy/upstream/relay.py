@@ -12,7 +12,7 @@ from proxy.upstream.call import UpstreamCall
 from proxy.upstream.client import Response
 from proxy.upstream.cutter import UsageCutter
 from proxy.upstream.headers import response_headers, value_of
-from proxy.upstream.http1_message import BadResponse
+from proxy.upstream.http1_message import NO_BODY, BadResponse
 from proxy.upstream.tap import Tap
 from proxy.upstream.usage import read_headers
 from tracer.clock import Clock
@@ -54,7 +54,8 @@ class Relay:
         coding = (value_of(self._headers, b"content-encoding") or b"").decode("latin-1")
         cut = cut_usage and self._stream and coding in ("", "identity")
         self._cutter = UsageCutter() if cut else None
-        must_end = bool(call.operation) and call.operation != "embeddings" and answer.status < 300
+        must_end = call.operation not in ("", "embeddings") and answer.status < 300
+        must_end = must_end and answer.status not in NO_BODY
         self._write: Callable[[bytes], object] | None = None
         self.tap = Tap(call, self._stream, coding, must_end, reads=readable)
         call.stream = self._stream
@@ -69,13 +70,13 @@ class Relay:
             UpstreamGone: the body broke off, or was no whole answer; the end is not sent.
         """
         self._read_timings()
-        drop = {b"content-length"} if self._cutter or self._answer.status == 304 else set()
-        await self._send({
-            "type": "http.response.start",
-            "status": self._answer.status,
-            "headers": response_headers(self._headers, drop),
-        })  # fmt: skip
-        if not self._stream:
+        drop = {b"content-length"} if self._cutter or self._tells_no_length() else set()
+        headers = response_headers(self._headers, drop)
+        unframed = self._unframed(headers)
+        await self._send(
+            {"type": "http.response.start", "status": self._answer.status, "headers": headers}
+        )
+        if not self.tap.tells_tokens:
             self._stop_limit()
         whole = False
         try:
@@ -88,7 +89,24 @@ class Relay:
             self._finish(whole)
         if self.tap.broken:
             raise UpstreamGone
+        if unframed:
+            unframed.end_unframed()
         await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    def _unframed(self, headers: list[tuple[bytes, bytes]]) -> ConnectionMarks | None:
+        """The client's connection where only its end can tell the body's end."""
+        writing = self._writing
+        if writing is None or writing.knows_chunks or self._answer.status in NO_BODY:
+            return None
+        if value_of(headers, b"content-length") is not None:
+            return None
+        writing.unframe()
+        return writing
+
+    def _tells_no_length(self) -> bool:
+        """The length is of a body that does not follow: the server would wait for it."""
+        none = self._answer.status in NO_BODY
+        return none and value_of(self._headers, b"content-length") not in (None, b"0")
 
     async def _pass_body(self) -> None:
         taker = lane = None
@@ -146,7 +164,9 @@ class Relay:
 
     def _read(self, chunk: bytes, arrived_mono_ns: int) -> None:
         self.tap.feed(chunk, arrived_mono_ns, self._clock.mono_ns())
-        if self._limit is not None and self.tap.first_token_mono_ns is not None:
+        if self._limit is not None and (
+            self.tap.first_token_mono_ns is not None or not self.tap.tells_tokens
+        ):
             self._stop_limit()
 
     def _stop_limit(self) -> None:

@@ -15,7 +15,7 @@ from proxy.request.call import ChoiceMarks
 from proxy.stream.sse import SseReader
 from proxy.upstream.call import UpstreamCall
 from proxy.upstream.decode import Decoder, Identity, Unreadable, decoder_for
-from proxy.upstream.dialects import Facts, read_body, read_event
+from proxy.upstream.dialects import Facts, read_body, read_error_event, read_event
 from proxy.upstream.repeats import Repeats
 
 log = logging.getLogger("stagelens.proxy")
@@ -59,6 +59,11 @@ class Tap:
             self._decoder = decoder_for(content_encoding)
         except Unreadable:
             self._give_up("content_encoding")
+
+    @property
+    def tells_tokens(self) -> bool:
+        """The answer is a stream in which a first token would be seen."""
+        return self._reader is not None and self._decoder is not None and bool(self._call.operation)
 
     @property
     def complete(self) -> bool:
@@ -115,7 +120,10 @@ class Tap:
         events = reader.feed(piece)
         alone = rested and len(events) == 1 and reader.at_rest
         for event in events:
-            self._event(self._facts(event.data, piece if alone else b""), arrived, sent)
+            facts = self._facts(event.data, piece if alone else b"")
+            if event.event == "error" and facts.error is None:
+                facts = read_error_event(event.data)
+            self._event(facts, arrived, sent)
         self._at_rest = reader.at_rest and isinstance(self._decoder, Identity)
 
     def _facts(self, data: bytes, piece: bytes) -> Facts:
@@ -176,8 +184,11 @@ class Tap:
 
     def _end(self, whole: bool) -> None:
         if self._reader is not None:
-            if self._reader.skipped:
+            if self._reader.lost:
                 self._call.trouble = "event_too_long"
+                self.must_end = False  # its end may be what was skipped
+            if whole and self._decoder is not None and (cut := self._reader.finish()) is not None:
+                self._note_end(read_event(cut.data, self._call.answer))
             if whole and self.must_end and not (
                 self.done_seen or self._call.finish_reasons or self.error
             ):

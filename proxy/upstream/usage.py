@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 COUNT_LIMIT = 2**31
 MS = 1_000_000
+_NUMBER = re.compile(r" *[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,3})? *", re.ASCII)
+"""A duration as headers write it; Python's ``float`` reads more than that."""
+_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"?')
 
 
 @dataclass(slots=True)
@@ -39,15 +42,18 @@ class Usage:
             usage, ("completion_tokens_details", "output_tokens_details"), "reasoning_tokens",
             self.reasoning,
         )  # fmt: skip
-        self.cached = _inner(
-            usage, ("prompt_tokens_details", "input_tokens_details"), "cached_tokens", self.cached
+        cached = _inner(
+            usage, ("prompt_tokens_details", "input_tokens_details"), "cached_tokens", None
         )
         if "cache_read_input_tokens" in usage or "cache_creation_input_tokens" in usage:
-            self.additive = True
-            self.cached = _first(usage, ("cache_read_input_tokens",), self.cached)
+            # LiteLLM puts Anthropic's names beside OpenAI's, whose prompt holds them already
+            self.additive = self.additive or "prompt_tokens" not in usage
             self.cache_creation = _first(
                 usage, ("cache_creation_input_tokens",), self.cache_creation
             )
+            if cached is None:
+                cached = _first(usage, ("cache_read_input_tokens",), None)
+        self.cached = self.cached if cached is None else cached
 
 
 def _first(usage: Mapping[str, object], names: tuple[str, ...], old: int | None) -> int | None:
@@ -78,7 +84,7 @@ def ms_to_ns(value: object) -> int | None:
     """Milliseconds as a server writes them; None for what is no duration below a day."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    if not math.isfinite(value) or not 0 <= value < 86_400_000:
+    if not 0 <= value < 86_400_000:  # neither is NaN, and an integer may be beyond every float
         return None
     return round(value * MS)
 
@@ -169,18 +175,20 @@ def read_headers(times: ServerTimes, headers: Mapping[str, str]) -> None:
     if (waited := _header_ms(headers.get("x-queue-time"))) is not None:
         times.queue_ns = waited
         times.note("x-queue-time")
-    for part in headers.get("server-timing", "")[:4096].split(","):
+    for part in _QUOTED.sub(_number_of, headers.get("server-timing", "")[:4096]).split(","):
         name, *parameters = (p.strip() for p in part.split(";"))
-        found = next((p[4:].strip('"') for p in parameters if p.lower().startswith("dur=")), None)
-        took = _header_ms(found)
+        pairs = (p.partition("=") for p in parameters)
+        took = _header_ms(next((value for key, _, value in pairs if key.strip().lower() == "dur"), None))
         if took is None or name.lower() not in {"queue", "prefill", "decode"}:
             continue
         setattr(times, f"{name.lower()}_ns", took)
         times.note("server-timing")
 
 
+def _number_of(quoted: re.Match[str]) -> str:
+    """A quoted number as it is; other words in quotes are nobody's, and may hold a comma."""
+    return quoted[1] if _NUMBER.fullmatch(quoted[1]) else ""
+
+
 def _header_ms(text: str | None) -> int | None:
-    try:
-        return ms_to_ns(float(text)) if text is not None else None
-    except ValueError:
-        return None
+    return ms_to_ns(float(text)) if text is not None and _NUMBER.fullmatch(text) else None

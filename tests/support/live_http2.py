@@ -9,8 +9,29 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.events import StreamEnded
 from hypercorn.asyncio import serve
 from hypercorn.config import Config
+
+
+class Breaking(asyncio.Protocol):
+    """A server that speaks h2 by hand and does ``begin`` when a request is whole."""
+
+    def __init__(self, begin: Callable[[Breaking, int], None] | None) -> None:
+        self.wire = H2Connection(H2Configuration(client_side=False))
+        self._begin = begin
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        self.transport = transport
+        self.wire.initiate_connection()
+
+    def data_received(self, data: bytes) -> None:
+        for event in self.wire.receive_data(data):
+            if isinstance(event, StreamEnded) and self._begin is not None:
+                self._begin(self, event.stream_id)
+        self.transport.write(self.wire.data_to_send())
 
 
 @asynccontextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 
 import httpx
 import pytest
@@ -13,6 +14,7 @@ from proxy.errors import ProxyError
 from proxy.settings import AccessSettings, ClientKey, UpstreamSettings, UpstreamTarget
 from proxy.upstream.access import Access
 from proxy.upstream.answers import Refusal
+from proxy.upstream.answers import answer as send_refusal
 from proxy.upstream.pool import Pool
 from tests.fake_llm import dialects
 from tests.fake_llm.server import Gate, Reply, fake_llm
@@ -77,6 +79,48 @@ def test_each_key_has_its_own_rate():
     enter(access, "a")
 
 
+async def test_a_client_that_comes_back_when_told_to_is_let_in():
+    """Retry-After has whole seconds, so they are rounded up."""
+    wait = Refusal(429, "rate_limit_exceeded", "x", 1.2)
+    sent: list[dict[str, object]] = []
+
+    async def send(message: dict[str, object]) -> None:
+        sent.append(message)
+
+    await send_refusal(send, wait)
+    assert (b"retry-after", b"2") in sent[0]["headers"]
+
+
+@pytest.mark.parametrize("given", [{}, {"keys": (key("one", "sk-one"),)}])
+async def test_a_client_that_asks_first_is_not_told_to_send_what_is_refused(given):
+    """With Expect: 100-continue the refusal is the first answer, and at once."""
+    access = AccessSettings(max_request_bytes=10, **given)
+    async with fake_llm(dialects.chat(1)) as fake, live_proxy(fake.url, access=access) as proxy:
+        reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
+        writer.write(b"POST /x HTTP/1.1\r\nHost: p\r\nExpect: 100-continue\r\nContent-Length: 99\r\n\r\n")
+        seen = await asyncio.wait_for(reader.read(), 10)
+        writer.close()
+        await proxy.sink.wait_for(1)
+    assert seen.startswith(b"HTTP/1.1 401 " if given else b"HTTP/1.1 413 ")
+    assert b"100 Continue" not in seen
+    assert not fake.requests
+
+
+async def test_the_access_log_names_no_query(caplog):
+    """A query may hold a key (faults 64)."""
+    caplog.set_level("INFO", "uvicorn.access")
+    logging.getLogger("uvicorn.access").propagate = True
+    async with (
+        fake_llm(dialects.chat(1)) as fake,
+        live_proxy(fake.url, proxy={"access_log": True}) as proxy,
+        httpx.AsyncClient() as client,
+    ):
+        await client.post(proxy.url + CHAT + "?api_key=CANARY6", json={"stream": True})
+        await client.get(proxy.url + "/health?api_key=CANARY6")
+    assert f'"POST {CHAT} HTTP/1.1" 200' in caplog.text
+    assert "CANARY6" not in caplog.text
+
+
 async def test_too_many_in_flight_is_a_503_that_says_when_to_come_back():
     """The limit counts requests until their last byte; the slot is free again after."""
     gate = asyncio.Event()
@@ -126,7 +170,7 @@ def test_a_file_of_keys_is_read_and_a_bad_line_is_named(tmp_path):
     """NAME:SHA256[:PER_MINUTE], comments and blank lines; errors quote no line."""
     file = tmp_path / "keys"
     good = hashlib.sha256(b"a").hexdigest()
-    file.write_text(f"# team\n\none:{good}\ntwo:{good}:5\n")
+    file.write_text(f"# team\n\none:{good}\ntwo:{good.upper()}:5\n")
     assert Access(AccessSettings(keys_file=file), FakeClock()).guarded
     file.write_text("one:sk-CANARY-in-the-clear\n")
     with pytest.raises(ProxyError) as problem:

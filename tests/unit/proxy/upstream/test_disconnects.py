@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from tests.fake_llm.dialects import DONE, ROLE, content
-from tests.fake_llm.server import Gate, Hang, Reply, Reset, fake_llm
+from tests.fake_llm.server import Gate, Hang, Pause, Reply, Reset, fake_llm
 from tests.support.live_proxy import live_proxy
 from tracer import semconv
 
@@ -168,6 +168,36 @@ async def test_an_upstream_that_is_not_there_is_a_502_and_a_silent_one_a_504():
     assert (begun_root[semconv.STATUS], begun_root[semconv.ERROR_TYPE]) == (
         "error", "first_token_timeout",
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("path", ["/odd/events", "/v1/audio/speech", "/v1/models"])
+async def test_the_limit_for_the_first_token_spares_streams_in_which_none_would_be_seen(path):
+    """Their beginning is enough, as a whole answer's is; they may run as long as they like."""
+    reply = Reply([b"data: a\n\n", Pause(0.5), b"data: b\n\n"])
+    async with (
+        fake_llm(reply) as fake,
+        live_proxy(fake.url, first_token_timeout_s=0.25) as proxy,
+        httpx.AsyncClient() as client,
+    ):
+        answer = await client.post(proxy.url + path, json={"stream": True})
+        [root] = await proxy.sink.wait_for(1)
+    assert answer.content == b"data: a\n\ndata: b\n\n"
+    assert root[semconv.STATUS] == "ok"
+
+
+async def test_an_upstream_that_gives_no_first_token_in_time_rests():
+    """Otherwise the silent one, which has nothing in flight, would be asked again and again."""
+    async with (
+        fake_llm(Reply([Hang()], head_first=False)) as silent,
+        fake_llm(Reply([content("a", "stop"), DONE])) as good,
+        live_proxy(
+            silent.url, good.url, first_token_timeout_s=0.5, eject_after_failures=1, eject_s=60.0
+        ) as proxy,
+        httpx.AsyncClient() as client,
+    ):
+        for _ in range(6):
+            await client.post(proxy.url + CHAT, json={"model": "m", "stream": True})
+    assert len(silent.requests) == 1
 
 
 async def test_a_connect_time_out_is_a_504():

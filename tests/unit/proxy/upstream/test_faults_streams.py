@@ -133,6 +133,41 @@ CASES = [
     Case("error of messages", [messages()[0], sse({"type": "error", "error": {
         "type": "overloaded_error", "message": "CANARY"}}, "error")],
          {semconv.STATUS: "error", semconv.ERROR_TYPE: "overloaded_error"}, {}, "/v1/messages"),
+    *(
+        Case(f"error {name}", [ROLE, content("a"), event, *more],
+             {semconv.STATUS: "error", semconv.ERROR_TYPE: wanted})
+        for more in ((), (DONE,))
+        for name, event, wanted in (
+            ("by its object", sse({"object": "error", "message": "CANARY", "type": "BadRequestError"}),
+             "BadRequestError"),
+            ("by its event", sse({"message": "CANARY", "code": 500}, "error"), "500"),
+            ("by its event, in words", b"event: error\ndata: CANARY\n\n", "error"),
+            ("as llama.cpp says it", b'error: {"code":500,"message":"CANARY","type":"server_error"}\n\n',
+             "server_error"),
+        )
+    ),
+    Case("error of responses", [responses()[0], sse({"type": "error", "code": "rate_limit_exceeded",
+         "message": "CANARY"}, "error")],
+         {semconv.STATUS: "error", semconv.ERROR_TYPE: "rate_limit_exceeded"}, {}, "/v1/responses"),
+    Case("cancelled response", [responses()[0], sse({"type": "response.cancelled", "response": {
+         "object": "response", "status": "cancelled"}}, "response.cancelled")],
+         {semconv.STATUS: "ok", semconv.FINISH_REASON: "cancelled"}, {}, "/v1/responses"),
+    Case("byte order mark", [b"\xef\xbb\xbf" + content("a"), usage(3, 1), DONE],
+         {IN: 3, OUT: 1, semconv.STATUS: "ok"}, {FIRST: 0.0, ANSWER: 0.0}),
+    Case("no last blank line", [content("a", "stop"), usage(3, 1)[:-2]],
+         {IN: 3, OUT: 1, semconv.STATUS: "ok"}),
+    Case("no line end after DONE", [content("a"), usage(3, 1), DONE[:-2]],
+         {IN: 3, OUT: 1, semconv.STATUS: "ok", semconv.DONE_SEEN: True}),
+    Case("an event too long to be read is the end", [ROLE, content("x" * 5_000_000, "stop")],
+         {semconv.STATUS: "ok"}),
+    Case("audio's id is no token", [ROLE, delta(audio={"id": "a"}), Pause(0.2),
+         delta(audio={"transcript": "Hi"}), delta(audio={"expires_at": 5}), DONE],
+         {semconv.ITL_NS: 0}, {FIRST: 0.2}),
+    Case("all tokens in one chunk have no pace", [ROLE, content("a b c"), usage(3, 3), DONE],
+         {OUT: 3, semconv.TPOT_NS: None}),
+    Case("LiteLLM's names beside OpenAI's", [content("a"), usage(100, 1, usage={
+         "prompt_tokens_details": {"cached_tokens": 40}, "cache_read_input_tokens": 40,
+         "cache_creation_input_tokens": 10}), DONE], {IN: 100, semconv.CACHED_TOKENS: 40}),
     Case("8 finish without DONE", [ROLE, content("par", "stop")],
          {semconv.STATUS: "ok", semconv.DONE_SEEN: False}),
 ]  # fmt: skip

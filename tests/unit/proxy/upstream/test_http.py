@@ -260,3 +260,20 @@ async def test_no_secret_leaves_by_span_or_log(caplog, capfd):
     assert asked.header("authorization") == "Bearer sk-CANARY1"
     assert (asked.header("x-api-key"), asked.header("api-key")) == ("CANARY2", "CANARY3")
     assert asked.target.endswith("?api_key=CANARY6")
+
+
+@pytest.mark.parametrize("method", ["OPTIONS", "HEAD", "GET"])
+async def test_only_a_post_is_a_model_call(method):
+    """A browser's OPTIONS before its POST would halve every figure; the route is named all the same."""
+    reply = Reply([], 204, framing="length")
+    async with (
+        fake_llm(reply) as fake,
+        live_proxy(fake.url) as proxy,
+        httpx.AsyncClient() as client,
+    ):
+        answer = await client.request(method, proxy.url + CHAT)
+        [root] = await proxy.sink.wait_for(1)
+    assert answer.status_code == 204
+    assert (root[semconv.STATUS], root[semconv.OPERATION]) == ("ok", "")
+    assert root[semconv.HTTP_ROUTE] == CHAT
+    assert semconv.CHOICES not in root

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from proxy.upstream.http1_message import HEAD_LIMIT, BadResponse, ResponseMessage
 from tests.support.live_proxy import live_proxy
+from tracer import semconv
 
 TRAILED = (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-T\r\n\r\n"
            b"3;name=value\r\nabc\r\n2\r\nde\r\n0\r\nX-T: v\r\n\r\n")  # fmt: skip
@@ -55,8 +56,12 @@ async def scripted(*answers: bytes, close: bool = False) -> AsyncIterator[tuple[
         ("GET", b"HTTP/1.0 200 OK\r\n\r\nold", True, b"old"),
         ("HEAD", b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n", False, b""),
         ("GET", TRAILED, False, b"abcde"),
+        ("GET", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: identity\r\n\r\nuntil the end", True,
+         b"until the end"),
+        ("GET", PLAIN + b"and more that is no HTTP", False, b"ok"),
     ],
-    ids=["informational", "until close", "1.0", "head", "chunks with extension and trailer"],
+    ids=["informational", "until close", "1.0", "head", "chunks with extension and trailer",
+         "no chunks although coded", "bytes behind its length"],
 )  # fmt: skip
 async def test_a_response_is_read_as_its_head_says(method, answer, close, body):
     """And neither a hint before it nor a trailer behind it becomes a part of it."""
@@ -99,8 +104,9 @@ async def test_only_a_clean_connection_is_used_again(first, connections):
         b"HTTP/1.1 200 OK\r\nX: " + b"a" * (HEAD_LIMIT + 70_000) + b"\r\n\r\n",
         b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nok",
+        b"HTTP/1.1 099 Odd\r\nContent-Length: 2\r\n\r\nok",
     ],
-    ids=["no http", "endless head", "an upgrade nobody asked for", "two lengths"],
+    ids=["no http", "endless head", "an upgrade nobody asked for", "two lengths", "no status"],
 )
 async def test_what_is_no_answer_is_a_502(answer):
     """One sentence in OpenAI's form that quotes nothing of what came."""
@@ -124,6 +130,97 @@ async def test_header_bytes_cross_as_they_are():
         writer.close()
     assert b"caf\xe9" in seen
     assert b"na\xefve\r\n" in heads[0]
+
+
+async def raw(port: int, request: bytes) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(request)
+    seen = await reader.read()
+    writer.close()
+    return seen
+
+
+@pytest.mark.parametrize("body", [b"hello", b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nforged"])
+async def test_an_answer_that_has_no_body_has_none_whatever_comes_behind_it(body):
+    """In one read with its head or in another one: 204, and the connection is not used again."""
+    answer = b"HTTP/1.1 204 No Content\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+    async with scripted(answer, PLAIN) as (url, heads), live_proxy(url) as proxy:
+        seen = await raw(proxy.port, b"GET /x HTTP/1.1\r\nHost: p\r\nConnection: close\r\n\r\n")
+        again = await raw(proxy.port, b"GET /x HTTP/1.1\r\nHost: p\r\nConnection: close\r\n\r\n")
+    assert seen.startswith(b"HTTP/1.1 204 ")
+    assert seen.endswith(b"\r\n\r\n")
+    assert again.endswith(b"ok")
+    assert len(heads) == 2
+
+
+async def test_a_status_beyond_those_of_http_passes():
+    """Some servers have them; the client gets what the upstream said."""
+    async with (
+        scripted(b"HTTP/1.1 999 Odd\r\nContent-Length: 2\r\n\r\nok") as (url, _),
+        live_proxy(url) as proxy,
+        httpx.AsyncClient() as client,
+    ):
+        seen = await client.get(f"{proxy.url}/x")
+        [root] = await proxy.sink.wait_for(1)
+    assert (seen.status_code, seen.content) == (999, b"ok")
+    assert (root[semconv.STATUS], root[semconv.HTTP_RESPONSE_STATUS_CODE]) == ("error", 999)
+
+
+@pytest.mark.parametrize("stream", [b"text/event-stream", b"text/plain"])
+async def test_a_client_of_http_1_0_gets_no_chunks(stream):
+    """It would take their sizes for a part of the body; the connection's end is the body's."""
+    body = b"data: [DONE]\n\n"
+    answer = (b"HTTP/1.1 200 OK\r\nContent-Type: " + stream + b"\r\nTransfer-Encoding: chunked\r\n\r\n"
+              + b"%x\r\n%b\r\n" % (len(body), body) * 2 + b"0\r\n\r\n")  # fmt: skip
+    async with scripted(answer) as (url, _), live_proxy(url) as proxy:
+        seen = await raw(
+            proxy.port, b"POST /v1/chat/completions HTTP/1.0\r\nContent-Length: 2\r\n\r\n{}"
+        )
+        [root] = await proxy.sink.wait_for(1)
+    head, _, got = seen.partition(b"\r\n\r\n")
+    assert got == body * 2
+    assert b"transfer-encoding" not in head
+    assert root[semconv.STATUS] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("sent", "got"),
+    [
+        (b"OPTIONS * HTTP/1.1\r\n", b"OPTIONS * HTTP/1.1\r\n"),
+        (b"GET //a%2Fb/../c;d?e=[1]?&%zz= HTTP/1.1\r\n", b"GET //a%2Fb/../c;d?e=[1]?&%zz= HTTP/1.1\r\n"),
+        (b"POST /x HTTP/1.1\r\nContent-Length: 0\r\n", b"\r\ncontent-length: 0\r\n"),
+    ],
+    ids=["the server as a whole", "odd path and query", "a body of no bytes"],
+)
+async def test_a_request_goes_on_as_it_was_asked(sent, got):
+    """And none that a client may write is held against the upstream."""
+    async with (
+        scripted(PLAIN) as (url, heads),
+        live_proxy(url + "/v1" if b"*" in sent else url, eject_after_failures=1) as proxy,
+    ):
+        seen = await raw(proxy.port, sent + b"Host: p\r\nConnection: close\r\n\r\n")
+    assert seen.startswith(b"HTTP/1.1 200 ")
+    assert got in heads[0]
+
+
+async def test_trailers_of_a_request_are_no_headers():
+    """They come after the door has looked at the headers, and go no further."""
+    request = (b"POST /x HTTP/1.1\r\nHost: p\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
+               b"3\r\nabc\r\n0\r\nX-Late: 1\r\nAuthorization: Bearer late\r\n\r\n")  # fmt: skip
+    async with scripted(PLAIN) as (url, heads), live_proxy(url) as proxy:
+        seen = await raw(proxy.port, request)
+    assert seen.endswith(b"ok")
+    assert b"late" not in heads[0].lower()
+
+
+async def test_a_coding_that_nobody_takes_off_is_refused():
+    """The server would take off the chunks only, and the rest would go on without its name."""
+    request = (b"POST /x HTTP/1.1\r\nHost: p\r\nConnection: close\r\n"
+               b"Transfer-Encoding: gzip, chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n")  # fmt: skip
+    async with scripted(PLAIN) as (url, heads), live_proxy(url) as proxy:
+        seen = await raw(proxy.port, request)
+    assert seen.startswith(b"HTTP/1.1 501 ")
+    assert not heads
 
 
 CHUNKED = (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nA: 1\r\nTransfer-Encoding: chunked\r\n\r\n"

@@ -9,13 +9,11 @@ import random
 import httpx
 import pytest
 import trustme
-from h2.config import H2Configuration
-from h2.connection import H2Connection
-from h2.events import StreamEnded
+from h2.events import RequestReceived, StreamReset
 
-from proxy.settings import UpstreamTarget
+from proxy.settings import AccessSettings, UpstreamTarget
 from tests.fake_llm.dialects import DONE, ROLE, content
-from tests.support.live_http2 import live_http2
+from tests.support.live_http2 import Breaking, live_http2
 from tests.support.live_proxy import live_proxy
 from tracer import semconv
 
@@ -59,24 +57,6 @@ class Upstream:
         while (await receive())["type"] != "http.disconnect":
             pass
         self.left.set()
-
-
-class Breaking(asyncio.Protocol):
-    """A server that speaks h2 by hand and does ``begin`` when a request is whole."""
-
-    def __init__(self, begin) -> None:
-        self.wire = H2Connection(H2Configuration(client_side=False))
-        self._begin = begin
-
-    def connection_made(self, transport) -> None:
-        self.transport = transport
-        self.wire.initiate_connection()
-
-    def data_received(self, data: bytes) -> None:
-        for event in self.wire.receive_data(data):
-            if isinstance(event, StreamEnded):
-                self._begin(self, event.stream_id)
-        self.transport.write(self.wire.data_to_send())
 
 
 async def _body(receive) -> bytes:
@@ -258,3 +238,46 @@ def make_cert(folder, monkeypatch, *, trusted: bool = True):
     if trusted:
         monkeypatch.setenv("SSL_CERT_FILE", str(root))
     return chain, key
+
+
+@pytest.mark.parametrize("status", ["abc", "", "99999"])
+async def test_an_answer_with_no_status_of_http_is_a_502(status):
+    """Nobody waits for a head that came and could not be read."""
+
+    def begin(protocol: Breaking, stream_id: int) -> None:
+        protocol.wire.send_headers(stream_id, [(":status", status)], end_stream=True)
+
+    server = await asyncio.get_running_loop().create_server(lambda: Breaking(begin), "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with server, live_proxy(target(url)) as proxy, httpx.AsyncClient() as client:
+        answer = await client.get(proxy.url + "/x", timeout=10)
+        await proxy.sink.wait_for(1)
+    assert answer.status_code == 502
+
+
+async def test_an_upload_that_is_refused_after_the_answer_began_ends_the_answer_too():
+    """The upstream would wait for the rest of the body for ever, and the client for the answer."""
+
+    class Early(Breaking):
+        def data_received(self, data: bytes) -> None:
+            for event in self.wire.receive_data(data):
+                if isinstance(event, RequestReceived):
+                    self.wire.send_headers(event.stream_id, [(":status", "200")])
+                elif isinstance(event, StreamReset):
+                    left.set()
+            self.transport.write(self.wire.data_to_send())
+
+    left = asyncio.Event()
+    server = await asyncio.get_running_loop().create_server(lambda: Early(None), "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    access = AccessSettings(max_request_bytes=1000)
+    async with server, live_proxy(target(url), access=access) as proxy:
+        reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
+        writer.write(b"POST /x HTTP/1.1\r\nHost: p\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n")
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"7d0\r\n" + b"x" * 2000 + b"\r\n")
+        assert not (await asyncio.wait_for(reader.read(), 10)).endswith(b"0\r\n\r\n")
+        await asyncio.wait_for(left.wait(), 10)
+        [root] = await proxy.sink.wait_for(1)
+        writer.close()
+    assert root[semconv.STATUS] == "error"

@@ -129,6 +129,16 @@ def test_times_that_do_not_fit_the_call_are_cut_and_flagged():
     assert stages.undivided is None
 
 
+def test_a_whole_answers_decode_that_does_not_fit_is_cut_and_flagged():
+    """It is not left out in silence: decode is believed first, and nothing is left for the others."""
+    made = call(read_mono_ns=100 * MS)
+    made.answer.times = ServerTimes(prefill_ns=5 * MS, decode_ns=500 * MS)
+    stages = made.stages()
+    found = [(i.stage, i.start_ns // MS, i.end_ns // MS) for i in stages.intervals()]
+    assert found == [(Stage.PREFILL, 0, 0), (Stage.DECODE, 0, 100)]
+    assert stages.repairs == (REPAIR_TOO_LONG,)
+
+
 def test_a_whole_answers_times_end_at_its_last_byte():
     """Queue, prefill and decode back to back before the answer was read."""
     made = call(read_mono_ns=1000 * MS)
@@ -177,7 +187,9 @@ def test_seconds_beside_the_usage_are_stage_times(body):
     assert times.said_by == ("usage.times",)
 
 
-@pytest.mark.parametrize("odd", [None, True, "5", -1, float("nan"), float("inf"), 1e300, [], 2**80])
+@pytest.mark.parametrize(
+    "odd", [None, True, "5", -1, float("nan"), float("inf"), 1e300, [], 2**80, 10**400]
+)
 def test_odd_figures_are_no_figures(odd):
     """No count and no duration is made of what cannot be one."""
     used = Usage(input=3)

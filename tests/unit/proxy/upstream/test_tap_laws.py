@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import tracemalloc
+import zlib
 
 import httpx
 import pytest
@@ -46,7 +47,8 @@ def split(data: st.DataObject, body: bytes) -> list[bytes]:
 
 EVENT = st.one_of(
     st.sampled_from([
-        ROLE, DONE, content("Hi"), content("é\u2028", "stop"), delta(1, content="x"),
+        ROLE, DONE, content("Hi"), b"\xef\xbb\xbf", b"event: error\ndata: x\n\n", b"error: x\n\n",
+        content("Hi"), content("é\u2028", "stop"), delta(1, content="x"),
         delta(reasoning="r"), delta(tool_calls=[{"index": 0}]), usage(3, 2), b": ping\n\n", b"\n",
         sse({"error": {"type": "boom"}}), *messages(), *responses(), *responses(failed=True),
         sse({"choices": [{"index": 0, "text": "a"}], "usage": {"completion_tokens": 1}}),
@@ -72,6 +74,16 @@ def test_a_packed_stream_says_what_the_plain_one_says(events, data):
     body = b"".join(events)
     packed = gzip.compress(body)
     plain, unpacked = read([body] if body else []), read(split(data, packed), coding="gzip")
+    assert plain[:-1] == unpacked[:-1]
+
+
+@given(st.lists(EVENT, max_size=4), st.sampled_from([zlib.MAX_WBITS, -zlib.MAX_WBITS]), st.data())
+def test_deflate_is_read_with_and_without_its_wrapper_in_any_parts(events, wbits, data):
+    """Two bytes tell the forms apart, and they may come one by one."""
+    body = b"".join(events)
+    packer = zlib.compressobj(wbits=wbits)
+    packed = packer.compress(body) + packer.flush()
+    plain, unpacked = read([body] if body else []), read(split(data, packed), coding="deflate")
     assert plain[:-1] == unpacked[:-1]
 
 
