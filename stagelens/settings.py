@@ -11,6 +11,7 @@ from collectors.settings import CollectorSettings
 from dashboards.prices import Prices
 from dashboards.settings import ApiSettings
 from proxy.pipelines.settings import PipelineSettings
+from proxy.pipelines.settings_values import PipelineName
 from proxy.settings import AccessSettings, ProxySettings, UpstreamSettings
 from stagelens.errors import UserError
 from stagelens.settings_file import read_mapping
@@ -42,7 +43,7 @@ class Config(BaseModel):
     collector: str | None = Field(default=None, description="a collector that runs elsewhere")
     proxy: ProxySettings = ProxySettings()
     upstream: UpstreamSettings | None = None
-    pipelines: dict[str, PipelineSettings] = Field(
+    pipelines: dict[PipelineName, PipelineSettings] = Field(
         default_factory=dict, description="by the model name that clients ask for"
     )
     access: AccessSettings = AccessSettings()

@@ -68,7 +68,7 @@ class Web:
     ) -> None:
         """``private_hosts`` None: addresses are not checked (the settings name the URL)."""
         self._allow = frozenset(h.lower() for h in allow_hosts)
-        self._private = private_hosts
+        self._private = None if private_hosts is None else [h.strip("[]") for h in private_hosts]
         self._session: aiohttp.ClientSession | None = None
 
     async def start(self) -> None:
@@ -92,7 +92,8 @@ class Web:
         """
         made = URL(url, encoded=True)
         host, port = (made.host or "").lower(), made.port
-        if self._allow and not {host, f"{host}:{port}"} & self._allow:
+        forms = {host, f"{host}:{port}", f"[{host}]", f"[{host}]:{port}"}
+        if self._allow and not forms & self._allow:
             raise StageProblem("host_refused", f"host {host}:{port} is not in allow_hosts")
         guarded = self._private is not None and host not in self._private
         if guarded and is_ip(host) and not is_public(host):

@@ -15,13 +15,13 @@ from opentelemetry import trace as otel_trace
 from pydantic import TypeAdapter, ValidationError
 
 from proxy.errors import ProxyError
-from proxy.pipelines.callables import from_env
+from proxy.pipelines.callables import from_env, headers_from_env
 from proxy.pipelines.problems import StageProblem
 from proxy.pipelines.runs import Trace
-from proxy.pipelines.settings import McpTools
+from proxy.pipelines.settings import McpTools, called
 from proxy.pipelines.text import hidden
 from proxy.pipelines.tools.kit import Call, ReadyTool, check_schema
-from proxy.pipelines.tools.mcp_session import Session, unreachable
+from proxy.pipelines.tools.mcp_session import Session, label, unreachable
 from proxy.pipelines.tools.mcp_stdio import TOO_LARGE
 from proxy.pipelines.tools.mcp_web import GONE, WATCH, Watch
 
@@ -36,15 +36,14 @@ class McpSource:
     def __init__(self, settings: McpTools) -> None:
         self._settings = settings
         self._env = from_env(settings.env)
-        self._headers = from_env(settings.headers_env)
+        self._headers = headers_from_env(settings.headers_env)
         self._session: Session | None = None
 
     async def start(self) -> list[ReadyTool]:
         found = {tool.name: tool for tool in await self._listed()}
         if missing := [n for n in self._settings.tools if n not in found]:
-            label = self._settings.url or self._settings.command[0]
             raise ProxyError(
-                f"MCP server {label} has no tool {missing[0]}: it has "
+                f"MCP server {label(self._settings)} has no tool {missing[0]}: it has "
                 f"{', '.join(sorted(found)[:20]) or 'none'}"
             )
         return [check_schema(self._ready(found[name])) for name in self._settings.tools]
@@ -74,7 +73,7 @@ class McpSource:
     def _ready(self, tool: Any) -> ReadyTool:  # noqa: ANN401  the client's own type
         given = self._settings
         return ReadyTool(
-            tool.name, tool.description or "", tool.input_schema, given.timeout_s,
+            called(tool.name), tool.description or "", tool.input_schema, given.timeout_s,
             given.max_result_bytes, self._call_of(tool.name), "extension",
         )  # fmt: skip
 

@@ -131,10 +131,14 @@ class Session:
             yield await stack.enter_async_context(Client(transport))
 
 
+def label(settings: McpTools) -> str:
+    """What the server is called in messages: its URL without the query, where some want a key."""
+    return settings.url.partition("?")[0] or settings.command[0]
+
+
 def unreachable(settings: McpTools, why: str) -> ProxyError:
     """The sentence for a server that gives no session."""
-    label = settings.url or settings.command[0]
-    return ProxyError(f"MCP server {label} cannot be reached ({why}): check its command or URL")
+    return ProxyError(f"MCP server {label(settings)} cannot be reached ({why}): check its command or URL")
 
 
 def _seen(ready: asyncio.Future[Client]) -> None:
