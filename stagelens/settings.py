@@ -12,6 +12,7 @@ from dashboards.prices import Prices
 from dashboards.settings import ApiSettings
 from proxy.pipelines.settings import PipelineSettings
 from proxy.pipelines.settings_values import PipelineName
+from proxy.pipelines.text import printable
 from proxy.settings import AccessSettings, ProxySettings, UpstreamSettings
 from stagelens.errors import UserError
 from stagelens.settings_file import read_mapping
@@ -80,7 +81,7 @@ def _lay_over(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
 
 def _first_problem(problem: ValidationError, path: Path | None) -> str:
     first = problem.errors(include_url=False)[0]
-    key = ".".join(str(part) for part in first["loc"]) or "settings"
+    key = printable(".".join(str(part) for part in first["loc"])) or "settings"
     source = f"config file {path}: " if path else ""
     if first["type"] == "extra_forbidden":
         return f"{source}unknown setting {key}: remove it or check its spelling (docs/serve.md)"

@@ -11,6 +11,7 @@ from proxy.pipelines.settings_values import (
     BaseUrl,
     HeadersEnv,
     Host,
+    ImportPath,
     JsonObject,
     Printable,
     Seconds,
@@ -21,7 +22,6 @@ from proxy.pipelines.settings_values import (
     web_url,
 )
 
-IMPORT_PATH = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
 TOOL_NAME = r"^[A-Za-z0-9_\-]{1,64}$"
 COLLECTION = r"^[A-Za-z0-9][A-Za-z0-9_.\-]{0,63}$"
 
@@ -72,7 +72,7 @@ class PythonRetriever(_Retriever):
     """``function(query, top_k)`` gives documents: texts, or mappings with ``text`` and ``id``."""
 
     kind: Literal["python"] = "python"
-    function: str = Field(pattern=IMPORT_PATH, description="module:function")
+    function: ImportPath = Field(description="module:function")
 
 
 class LocalEmbedding(_Settings):
@@ -109,6 +109,12 @@ class DocumentsRetriever(_Retriever):
     )
     headers_env: HeadersEnv = Field(default_factory=dict, description="header: variable")
 
+    @model_validator(mode="after")
+    def _used(self) -> Self:
+        if self.search == "text" and "embedding" in self.model_fields_set:
+            raise ValueError("a search for words alone uses no embedding: leave it out")
+        return self
+
     @field_validator("collector_api")
     @classmethod
     def _is_url(cls, url: str) -> str:
@@ -125,7 +131,7 @@ class PythonTool(_Tools):
 
     kind: Literal["python"] = "python"
     name: str = Field(pattern=TOOL_NAME)
-    function: str = Field(pattern=IMPORT_PATH, description="module:function")
+    function: ImportPath = Field(description="module:function")
     description: str = ""
     isolated: bool = Field(
         default=False, description="in a process of its own, which ends with a call that is late"

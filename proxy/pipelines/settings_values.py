@@ -11,7 +11,8 @@ from pydantic import AfterValidator, Field, JsonValue
 
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_PATH = re.compile(r"\$?\.?(?:[^.\[\]*'\"]+|\[\d{1,9}\])?(?:\.[^.\[\]*'\"]+|\[\d{1,9}\])*")
+_PATH = re.compile(r"\$?(?:\.?[^.\[\]*'\"]+|\[\d{1,9}\])?(?:\.[^.\[\]*'\"]+|\[\d{1,9}\])*")
+_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _HOST = re.compile(r"[^\s/@:*\[\]]+|\[[0-9A-Fa-f:.%]+\]|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*")
 _OURS = frozenset({
     "connection", "content-encoding", "content-length", "content-type", "expect", "host",
@@ -76,6 +77,12 @@ def _printable(text: str) -> str:
     return text
 
 
+def _import_path(path: str) -> str:
+    if not _FUNCTION.fullmatch(path):
+        raise ValueError("a function is given as module:name (shop.orders:lookup)")
+    return path
+
+
 def _json(value: JsonValue) -> JsonValue:
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError("JSON has no such number")
@@ -108,6 +115,7 @@ HeadersEnv = dict[
     Annotated[str, AfterValidator(_header)], Annotated[str, AfterValidator(_variable)]
 ]
 AnswerPath = Annotated[str, AfterValidator(_answer_path)]
+ImportPath = Annotated[str, AfterValidator(_import_path)]
 Printable = Annotated[str, Field(min_length=1), AfterValidator(_printable)]
 JsonObject = dict[str, Annotated[JsonValue, AfterValidator(_json)]]
 Host = Annotated[str, AfterValidator(_host)]

@@ -50,7 +50,7 @@ def plain(value: object) -> Any:  # noqa: ANN401
         return value.decode("utf-8", "replace")
     if isinstance(value, Iterator):
         value = list(islice(value, MOST_ITEMS))
-    return to_jsonable_python(value, fallback=str, inf_nan_mode="strings", bytes_mode="base64")
+    return to_jsonable_python(value, fallback=str, bytes_mode="base64")
 
 
 def as_text(value: object) -> str:

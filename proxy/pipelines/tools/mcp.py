@@ -61,7 +61,8 @@ class McpSource:
         except TimeoutError:
             why = f"no list of tools within {limit:g} s"
         except (MCPError, ValidationError) as problem:
-            why = f"no list of tools: {type(problem).__name__}"
+            told = f": {problem}"[:200] if isinstance(problem, MCPError) else ""
+            why = self._hidden(StageProblem("", f"no list of tools: {type(problem).__name__}{told}")).text
         raise unreachable(self._settings, why)
 
     def _current(self) -> Session:

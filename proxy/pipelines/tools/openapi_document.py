@@ -118,6 +118,7 @@ def _operation(
         properties[one["name"]] = described.get("schema") or {}
         if one.get("required") or one["in"] == "path":
             required.append(one["name"])
+    _check_path(path, name, [n for n, (place, _) in places.items() if place == "path"])
     kind, body, needed = _body(document, name, operation)
     if kind:
         if "body" in places:
@@ -146,6 +147,13 @@ def _parameters(document: dict[str, Any], name: str, given: list[Any]) -> list[d
         if one["in"] in PLACES:
             found[str(one["name"]), one["in"]] = {**one, "name": str(one["name"])}
     return list(found.values())
+
+
+def _check_path(path: str, name: str, told: list[str]) -> None:
+    if not path.startswith("/"):
+        raise ProxyError(f"operation {name} has the path {path}: one begins with /")
+    if missing := [n for n in re.findall(r"\{([^{}]*)\}", path) if n not in told]:
+        raise ProxyError(f"operation {name} has no parameter for {missing[0]} of its path: add it")
 
 
 def _body(

@@ -112,6 +112,13 @@ def test_a_body_of_any_kind_of_json_is_sent_as_that_kind(kind: str, sent: str):
     assert (made.body_type, made.schema["required"]) == (sent, ["body"])
 
 
+@pytest.mark.parametrize(("path", "says"), [("/a/{x}", "no parameter for x"), ("a", "begins with /")])
+def test_a_path_that_makes_no_address_is_refused(path: str, says: str):
+    """Each call would fail, or ask another host."""
+    with pytest.raises(ProxyError, match=says):
+        one({path: {"get": {"operationId": "o"}}})
+
+
 def test_a_body_that_is_not_needed_may_be_of_another_kind():
     """The operation is called without it."""
     assert one({"/a": posting({"text/xml": {}}, required=False)}).schema["properties"] == {}

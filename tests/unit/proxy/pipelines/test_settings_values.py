@@ -44,7 +44,8 @@ def mcp(**more: object) -> dict[str, Any]:
         (http(url="http://@h/"), "no credentials"),
         (http(url="http://h/#a"), "not sent"),
         (http(timeout_s=float("inf")), "less than or equal to 86400"),
-        (http(timeout_s=float("nan")), "greater than 0"),
+        (http(timeout_s=float("nan")), "less than or equal to 86400"),
+        (http(timeout_s=0), "greater than 0"),
         (http(documents_path="$.hits[*].x"), "names and places"),
         (http(documents_path="hits[0"), "names and places"),
         (http(text_path="$['text']"), "names and places"),
@@ -56,6 +57,8 @@ def mcp(**more: object) -> dict[str, Any]:
         (http(headers_env={"Content-Length": "K"}), "the proxy's own"),
         (http(headers_env={"authorization": "Bearer sk-CANARY"}), "never the secret itself"),
         (documents(collection="my documents"), "match pattern"),
+        (documents(search="text", embedding={"kind": "local"}), "uses no embedding"),
+        ({"kind": "python", "name": "r", "function": "os.getpid"}, "given as module:name"),
         (documents(collector_api="http://h/?a=1"), "leave out what stands behind"),
     ],
 )
@@ -110,8 +113,9 @@ def test_hosts_are_names_and_addresses_with_or_without_a_port(host: str):
 def test_a_pipelines_name_is_one_that_a_client_can_ask_for(tmp_path: Path, names: str):
     """Not empty, on one line."""
     (tmp_path / "c.yaml").write_text(f"pipelines:\n  {names}: {{model: m}}\n")
-    with pytest.raises(UserError):
+    with pytest.raises(UserError) as refused:
         load_config(tmp_path / "c.yaml", {})
+    assert "\n" not in str(refused.value)
 
 
 def test_a_date_in_a_search_s_body_is_refused(tmp_path: Path):
