@@ -87,6 +87,8 @@ def _embedding(kind: str, model: str, key_env: str) -> Any:  # noqa: ANN401
     if key_env and "://" not in kind:
         raise UserError("--embedding-key-env goes with the URL of a server in --embedding", 2)
     if kind == "none":
+        if model:
+            raise UserError("--embedding-model goes with --embedding local or a URL", 2)
         return None
     if kind == "local":
         return LocalEmbedding(folder=model)
@@ -125,6 +127,11 @@ def _document(collection: str, file: Path, chunks: Sequence[Any], model: str) ->
         )
     except ValidationError as problem:
         first = problem.errors(include_url=False, include_input=False)[0]
+        if first["loc"] == ("source",):
+            raise UserError(
+                f"{file.as_posix()[:200]!a} is a name that cannot be kept (UTF-8 on one line, at "
+                "most 1024 characters): give the file another one", 2,
+            ) from None  # fmt: skip
         name = ".".join(str(part) for part in first["loc"]) or str(file)
         raise UserError(f"{name}: {first['msg'].removeprefix('Value error, ')}", 2) from None
 

@@ -59,4 +59,4 @@ def _adapter_of(function: Callable[..., Any]) -> TypeAdapter[Any] | None:
     def names(**arguments: Any) -> dict[str, Any]:  # noqa: ANN401
         return arguments
 
-    return TypeAdapter(names)
+    return TypeAdapter(names)  # type: ignore[arg-type]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from typing import Any, cast
 
 import mcp_types
@@ -18,7 +19,8 @@ from proxy.errors import ProxyError
 from proxy.pipelines.callables import from_env, headers_from_env
 from proxy.pipelines.problems import StageProblem
 from proxy.pipelines.runs import Trace
-from proxy.pipelines.settings import McpTools, called
+from proxy.pipelines.settings import McpTools
+from proxy.pipelines.settings_values import called
 from proxy.pipelines.text import hidden
 from proxy.pipelines.tools.kit import Call, ReadyTool, check_schema
 from proxy.pipelines.tools.mcp_session import Session, label, unreachable
@@ -27,6 +29,7 @@ from proxy.pipelines.tools.mcp_web import GONE, WATCH, Watch
 
 MOST_PAGES = 50
 Answer = mcp_types.CallToolResult | mcp_types.InputRequiredResult
+_UNREADABLE = (mcp_types.PARSE_ERROR, mcp_types.INVALID_REQUEST)
 _ANSWER: TypeAdapter[Answer] = TypeAdapter(Answer)
 
 
@@ -34,6 +37,8 @@ class McpSource:
     """One MCP server and those of its tools that the settings name."""
 
     def __init__(self, settings: McpTools) -> None:
+        # its own log quotes what tools say, and what it could not read of that
+        logging.getLogger("mcp").setLevel(logging.CRITICAL + 1)
         self._settings = settings
         self._env = from_env(settings.env)
         self._headers = headers_from_env(settings.headers_env)
@@ -130,6 +135,10 @@ def _told(problem: MCPError, watch: Watch) -> StageProblem:
         return watch.refused
     if problem.code in (mcp_types.CONNECTION_CLOSED, GONE):
         return StageProblem("server_gone", "the tool's server ended during the call")
+    if watch.status >= 400 and problem.code == mcp_types.INTERNAL_ERROR:
+        return StageProblem(str(watch.status), f"the tool's server answered {watch.status}")
+    if problem.code in _UNREADABLE:
+        return StageProblem("bad_answer", "the tool's answer is not of the protocol")
     return StageProblem("tool_error", f"the tool's server refuses: {problem}"[:500])
 
 

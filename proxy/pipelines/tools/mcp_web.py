@@ -45,6 +45,7 @@ class Watch:
     asked: bool = False
     too_large: bool = False
     refused: StageProblem | None = None
+    status: int = 0
     unknown_session: bool = False
 
 
@@ -104,6 +105,11 @@ class _Guarded(httpx2.AsyncBaseTransport):
             request.method, URL(str(request.url), encoded=True), data=body or None,
             headers=headers, allow_redirects=False,
         )  # fmt: skip
+        if watch is not None:
+            watch.status = answer.status
+            if 300 <= answer.status < 400:
+                answer.close()
+                raise StageProblem("redirect_refused", "the tool's server redirects, which is refused")
         in_session = watch is not None and "mcp-session-id" in request.headers
         if watch is not None and in_session and answer.status == 404:
             watch.unknown_session = True

@@ -11,7 +11,8 @@ from proxy.errors import ProxyError
 from proxy.pipelines.callables import headers_from_env
 from proxy.pipelines.problems import StageProblem
 from proxy.pipelines.runs import Trace
-from proxy.pipelines.settings import OpenApiTools, called
+from proxy.pipelines.settings import OpenApiTools
+from proxy.pipelines.settings_values import called
 from proxy.pipelines.text import clean
 from proxy.pipelines.tools.kit import Call, ReadyTool, check_schema
 from proxy.pipelines.tools.openapi_document import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import enum
 import json
 from collections.abc import AsyncIterator, Iterator
@@ -30,7 +30,7 @@ class Colour(enum.Enum):
 
 class Item(BaseModel):
     name: str
-    since: datetime.date | None = None
+    since: dt.date | None = None
 
 
 @dataclass
@@ -48,7 +48,7 @@ async def order_later(item: Item) -> list[Part]:
     return [Part(len(item.name))]
 
 
-def day(on: datetime.date) -> str:
+def day(on: dt.date) -> str:
     return on.strftime("%j")
 
 
@@ -121,7 +121,7 @@ def numbers() -> Iterator[int]:
     [
         ("as it is", "as it is"),
         (b"\xffab", "�ab"),
-        ({"since": datetime.date(2024, 1, 2), "parts": [Part(1)]}, '{"since": "2024-01-02", "parts": [{"count": 1}]}'),
+        ({"on": dt.date(2024, 1, 2), "parts": [Part(1)]}, '{"on": "2024-01-02", "parts": [{"count": 1}]}'),
         (Colour.RED, "red"),
         (None, "null"),
     ],

@@ -143,6 +143,14 @@ async def test_a_custom_call_by_a_pipelines_name_runs_nothing():
     assert json.loads(said)["error"]["type"] == "bad_arguments"
 
 
+async def test_a_stream_that_holds_nothing_is_one_all_the_same():
+    """The server would fail on an end without a beginning."""
+    answer, [root], _, _ = await ask([Reply([DONE])], PID, stream=True)
+    assert (answer.status_code, answer.text) == (200, "data: [DONE]\n\n")
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    assert root[semconv.STATUS] == "ok"
+
+
 async def test_what_belongs_to_a_token_is_told_once():
     """A last chunk with text and an end is sent on as two, and its log probabilities with one."""
     probs = {"content": [{"token": "a", "logprob": -1.0}]}
