@@ -138,7 +138,8 @@ class PipelineApp:
             if self._door is None and not await self._admitted(scope, receive, send):
                 return
             with self._door(scope["headers"]) if self._door is not None else nullcontext():
-                await self._run(pipeline, _checked(pipeline, scope["path"], read, asked), scope, receive, send)
+                given = _checked(pipeline, scope["path"], read, asked)
+                await self._run(pipeline, given, scope, receive, send)
         except Refusal as refusal:
             live.error_kind = refusal.kind
             whole = read.whole or await drain(receive)
@@ -230,8 +231,8 @@ def _unpacked(messages: list[Message], body: bytes, packed: bytes, most: int) ->
 def _checked(
     pipeline: Pipeline, path: str, read: _Read, asked: dict[str, Any] | None
 ) -> dict[str, Any]:
-    """What is asked; Refusal of a request that names ``pipeline`` and is not for it: upstream it would be answered
-    without the pipeline, by a server that knows no such model or takes any name.
+    """What is asked; Refusal of a request that names ``pipeline`` and is not for it: upstream it
+    would be answered without the pipeline, by a server that knows no such model or takes any name.
     """
     if path != CHAT:
         raise Refusal(
