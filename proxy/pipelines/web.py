@@ -13,6 +13,8 @@ from yarl import URL
 
 from proxy.pipelines.problems import StageProblem
 
+KEPT_S = 4.0
+"""Shorter than servers keep a connection (5 s and more), so that none is used as it closes."""
 _EMBEDDING = tuple(map(ipaddress.IPv6Network, ("::ffff:0:0/96", "::/96", "64:ff9b::/96")))
 
 
@@ -74,7 +76,9 @@ class Web:
     async def start(self) -> None:
         resolver = None if self._private is None else PublicResolver(self._private)
         # a server that hangs takes no connection that another one needs
-        connector = aiohttp.TCPConnector(limit=0, limit_per_host=64, resolver=resolver)
+        connector = aiohttp.TCPConnector(
+            limit=0, limit_per_host=64, keepalive_timeout=KEPT_S, resolver=resolver
+        )
         self._session = aiohttp.ClientSession(
             connector=connector, timeout=aiohttp.ClientTimeout(total=None), trust_env=False,
             cookie_jar=aiohttp.DummyCookieJar(),

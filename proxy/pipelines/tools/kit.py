@@ -16,6 +16,7 @@ from proxy.errors import ProxyError
 from proxy.pipelines.problems import StageProblem
 from proxy.pipelines.runs import Runs, Trace
 from proxy.pipelines.text import clean, strict
+from proxy.pipelines.tools.patterns import with_patterns
 
 Call = Callable[[dict[str, Any], Trace], Awaitable[str]]
 
@@ -78,7 +79,7 @@ def _check_of(schema: Mapping[str, Any]) -> Validator:
     given = dict(schema)
     kind = validator_for(given, default=jsonschema.Draft202012Validator)
     kind.check_schema(given)
-    made: Validator = kind(given, registry=Registry())
+    made: Validator = with_patterns(kind)(given, registry=Registry())
     return made
 
 

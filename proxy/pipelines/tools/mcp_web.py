@@ -18,13 +18,11 @@ import httpx2
 from yarl import URL
 
 from proxy.pipelines.problems import StageProblem
-from proxy.pipelines.web import PublicResolver
+from proxy.pipelines.web import KEPT_S, PublicResolver
 
 CONNECT_S = 30.0
 READ_S = 300.0
 """A server may hold a stream open; each call has a time-out of its own."""
-KEPT_S = 4.0
-"""Shorter than servers keep a connection (5 s and more), so that none is used as it closes."""
 DRAIN_S = 0.1
 GONE = -32_091
 """The code of the error that stands for a server that could not be asked."""
