@@ -57,8 +57,10 @@ class FunctionTool:
             found = await self._callables.call(self._function, **made)
         else:
             found = await self._callables.call(self._told, **made)
+        if found is None or isinstance(found, str | int | float):
+            return as_text(found)
         # what is large takes long to tell, and the event loop must go on
-        return found if isinstance(found, str) else await asyncio.to_thread(as_text, found)
+        return await asyncio.to_thread(as_text, found)
 
     def _told(self, **arguments: Any) -> Any:  # noqa: ANN401
         """Run in the function's thread, which tells the result too."""
