@@ -67,6 +67,8 @@ def add(
         raise UserError("--overlap-chars is more than half of --chunk-chars: give less", 2)
     settings = _embedding(embedding, embedding_model, embedding_key_env)
     cut = [(f, chunks_of(read_text(f), chunk_chars, overlap_chars)) for f in text_files(files)]
+    for file, chunks in cut:
+        _check(collection, file, chunks)
     with _opened(**where, makes=True) as store:
         told = asyncio.run(_add_all(store, collection, cut, settings))
     lines = [
@@ -85,6 +87,8 @@ def _embedding(kind: str, model: str, key_env: str) -> Any:  # noqa: ANN401
     if key_env and "://" not in kind:
         raise UserError("--embedding-key-env goes with the URL of a server in --embedding", 2)
     if kind == "none":
+        if model:
+            raise UserError("--embedding-model goes with --embedding local or a URL", 2)
         return None
     if kind == "local":
         return LocalEmbedding(folder=model)
@@ -98,6 +102,38 @@ def _embedding(kind: str, model: str, key_env: str) -> Any:  # noqa: ANN401
     except ValidationError as problem:
         reason = problem.errors(include_url=False, include_input=False)[0]["msg"]
         raise UserError(f"--embedding: {reason.removeprefix('Value error, ')}", 2) from None
+
+
+def _check(collection: str, file: Path, chunks: Sequence[str]) -> None:
+    """UserError for what could not be stored: embedding takes long, and would be in vain."""
+    from collectors.documents.model import MOST_CHUNKS
+
+    if len(chunks) > MOST_CHUNKS:
+        raise UserError(
+            f"{file} makes {len(chunks)} chunks, more than {MOST_CHUNKS}: divide it, or give a larger "
+            "--chunk-chars", 2,
+        )  # fmt: skip
+    _document(collection, file, ({"text": "x"},), "")
+
+
+def _document(collection: str, file: Path, chunks: Sequence[Any], model: str) -> Any:  # noqa: ANN401
+    from pydantic import ValidationError
+
+    from collectors.documents.model import NewDocument
+
+    try:
+        return NewDocument(
+            collection=collection, source=file.as_posix(), chunks=tuple(chunks), model=model
+        )
+    except ValidationError as problem:
+        first = problem.errors(include_url=False, include_input=False)[0]
+        if first["loc"] == ("source",):
+            raise UserError(
+                f"{file.as_posix()[:200]!a} is a name that cannot be kept (UTF-8 on one line, at "
+                "most 1024 characters): give the file another one", 2,
+            ) from None  # fmt: skip
+        name = ".".join(str(part) for part in first["loc"]) or str(file)
+        raise UserError(f"{name}: {first['msg'].removeprefix('Value error, ')}", 2) from None
 
 
 async def _add_all(
@@ -122,10 +158,6 @@ async def _add(
     store: Documents, collection: str, file: Path, chunks: list[str], embeds: Embeds | None,
     moved: Callable[[str, int], None],
 ) -> dict[str, Any]:  # fmt: skip
-    from pydantic import ValidationError
-
-    from collectors.documents.model import Chunk, NewDocument
-
     vectors: list[list[float]] = []
     if embeds is None:
         vectors = [[] for _ in chunks]
@@ -135,19 +167,9 @@ async def _add(
             part = chunks[at : at + BATCH]
             vectors += await embeds.embed(part)
             moved(file.name, len(part))
-    made = tuple(
-        Chunk(text=text, vector=tuple(vector))
-        for text, vector in zip(chunks, vectors, strict=True)
-    )
-    try:
-        document = NewDocument(
-            collection=collection, source=file.as_posix(), chunks=made,
-            model=embeds.model if embeds is not None else "",
-        )  # fmt: skip
-    except ValidationError as problem:
-        first = problem.errors(include_url=False, include_input=False)[0]
-        name = ".".join(str(part) for part in first["loc"]) or str(file)
-        raise UserError(f"{name}: {first['msg'].removeprefix('Value error, ')}", 2) from None
+    made = [{"text": t, "vector": v} for t, v in zip(chunks, vectors, strict=True)]
+    model = embeds.model if embeds is not None else ""
+    document = _document(collection, file, made, model)
     added = await asyncio.to_thread(store.add, document)
     return {"source": document.source, **added.model_dump()}
 

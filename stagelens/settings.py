@@ -11,6 +11,8 @@ from collectors.settings import CollectorSettings
 from dashboards.prices import Prices
 from dashboards.settings import ApiSettings
 from proxy.pipelines.settings import PipelineSettings
+from proxy.pipelines.settings_values import PipelineName
+from proxy.pipelines.text import printable
 from proxy.settings import AccessSettings, ProxySettings, UpstreamSettings
 from stagelens.errors import UserError
 from stagelens.settings_file import read_mapping
@@ -42,7 +44,7 @@ class Config(BaseModel):
     collector: str | None = Field(default=None, description="a collector that runs elsewhere")
     proxy: ProxySettings = ProxySettings()
     upstream: UpstreamSettings | None = None
-    pipelines: dict[str, PipelineSettings] = Field(
+    pipelines: dict[PipelineName, PipelineSettings] = Field(
         default_factory=dict, description="by the model name that clients ask for"
     )
     access: AccessSettings = AccessSettings()
@@ -79,7 +81,7 @@ def _lay_over(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
 
 def _first_problem(problem: ValidationError, path: Path | None) -> str:
     first = problem.errors(include_url=False)[0]
-    key = ".".join(str(part) for part in first["loc"]) or "settings"
+    key = printable(".".join(str(part) for part in first["loc"])) or "settings"
     source = f"config file {path}: " if path else ""
     if first["type"] == "extra_forbidden":
         return f"{source}unknown setting {key}: remove it or check its spelling (docs/serve.md)"

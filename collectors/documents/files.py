@@ -49,11 +49,11 @@ def read_text(file: Path) -> str:
         BadDocumentsValue: it cannot be read, is too large, is no UTF-8 text or has no words.
     """
     try:
-        size = file.stat().st_size
-        data = file.read_bytes() if size <= MOST_BYTES else b""
+        with file.open("rb") as source:  # a device or a pipe has no size to ask for
+            data = source.read(MOST_BYTES + 1)
     except OSError as problem:
         raise BadDocumentsValue(f"{file} cannot be read ({problem.strerror}): check it") from None
-    if size > MOST_BYTES:
+    if len(data) > MOST_BYTES:
         raise BadDocumentsValue(f"{file} is larger than {MOST_BYTES >> 20} MiB: divide it")
     try:
         text = data.decode("utf-8-sig")

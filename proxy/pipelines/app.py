@@ -19,6 +19,7 @@ from proxy.request.live import CURRENT
 from proxy.stream.clocks import StreamClocks
 from proxy.upstream.answers import Refusal, answer
 from proxy.upstream.body import read_asked
+from proxy.upstream.decode import Unreadable, decoder_for
 from proxy.upstream.ending import drain
 from tracer.clock import Clock
 from tracer.ids import IdSource
@@ -27,9 +28,11 @@ CHAT = "/v1/chat/completions"
 MODELS = "/v1/models"
 NAMING = frozenset({
     CHAT, "/v1/completions", "/v1/responses", "/v1/messages", "/v1/messages/count_tokens",
-    "/v1/embeddings", "/v1/rerank",
+    "/v1/embeddings", "/v1/rerank", "/v2/rerank", "/rerank", "/v1/score", "/score", "/pooling",
+    "/classify", "/tokenize", "/detokenize", "/v1/moderations", "/v1/audio/speech",
+    "/v1/images/generations",
 })  # fmt: skip
-"""Routes whose requests name a model in JSON."""
+"""Routes whose requests name a model in JSON; each also with a slash behind it."""
 Door = Callable[[Any], AbstractContextManager[Any]]
 
 
@@ -61,7 +64,7 @@ class PipelineApp:
             await self._models(scope, receive, send)
         elif at is not None and at[0] == "GET" and self._named(scope["path"]) is not None:
             await self._one_model(scope, receive, send)
-        elif at is not None and at[0] == "POST" and at[1] in NAMING:
+        elif at is not None and at[0] == "POST" and scope["path"].rstrip("/") in NAMING:
             await self._named_in_body(scope, receive, send)
         else:
             await self._inner(scope, receive, send)
@@ -118,11 +121,13 @@ class PipelineApp:
 
     async def _named_in_body(self, scope: Scope, receive: Receive, send: Send) -> None:
         """A request whose body says for which model it is."""
-        read = await _read(receive, self._most)
+        read = await _read(receive, self._most, dict(scope["headers"]).get(b"content-encoding", b""))
         asked = _parse(read.body) if read.whole else None
         name = asked.get("model") if asked is not None else read.model
         pipeline = self._pipelines.get(name) if isinstance(name, str) else None
-        if pipeline is None or (scope["path"] != CHAT and pipeline.settings.model == name):
+        if pipeline is None or (
+            scope["path"].rstrip("/") != CHAT and pipeline.settings.model == name
+        ):
             await self._inner(scope, _again(read.messages, receive), send)
             return
         scope["route"] = SimpleNamespace(path=scope["path"])
@@ -133,8 +138,8 @@ class PipelineApp:
             if self._door is None and not await self._admitted(scope, receive, send):
                 return
             with self._door(scope["headers"]) if self._door is not None else nullcontext():
-                _check(pipeline, scope["path"], read)
-                await self._run(pipeline, asked or {}, scope, receive, send)
+                given = _checked(pipeline, scope["path"], read, asked)
+                await self._run(pipeline, given, scope, receive, send)
         except Refusal as refusal:
             live.error_kind = refusal.kind
             whole = read.whole or await drain(receive)
@@ -192,7 +197,7 @@ class _Read:
         return None if self.left else read_asked(self.body, False, b"application/json", 0).model
 
 
-async def _read(receive: Receive, most: int) -> _Read:
+async def _read(receive: Receive, most: int, packed: bytes) -> _Read:
     messages: list[Message] = []
     size = 0
     while True:
@@ -204,12 +209,30 @@ async def _read(receive: Receive, most: int) -> _Read:
         more = message.get("more_body", False)
         if size > most or not more:
             body = b"".join(m.get("body", b"") for m in messages)
-            return _Read(messages, body, whole=not more and size <= most)
+            whole = not more and size <= most
+            if packed and whole:
+                return _unpacked(messages, body, packed, most)
+            return _Read(messages, body, whole)
 
 
-def _check(pipeline: Pipeline, path: str, read: _Read) -> None:
-    """Refusal of a request that names ``pipeline`` and is not for it: upstream it would be answered
-    without the pipeline, by a server that knows no such model or takes any name.
+def _unpacked(messages: list[Message], body: bytes, packed: bytes, most: int) -> _Read:
+    """A packed body; one that cannot be unpacked names no pipeline and goes on as it came."""
+    made = bytearray()
+    try:
+        for piece in decoder_for(packed.decode("latin-1")).feed(body):
+            made += piece
+            if len(made) > most:
+                break
+    except Unreadable:
+        made.clear()
+    return _Read(messages, bytes(made), whole=len(made) <= most)
+
+
+def _checked(
+    pipeline: Pipeline, path: str, read: _Read, asked: dict[str, Any] | None
+) -> dict[str, Any]:
+    """What is asked; Refusal of a request that names ``pipeline`` and is not for it: upstream it
+    would be answered without the pipeline, by a server that knows no such model or takes any name.
     """
     if path != CHAT:
         raise Refusal(
@@ -219,6 +242,9 @@ def _check(pipeline: Pipeline, path: str, read: _Read) -> None:
     if not read.whole or len(read.body) > most:
         raise Refusal(413, "request_too_large", f"the request is larger than the {most} bytes that "
                       f"pipeline {pipeline.name} reads (max_request_bytes)")  # fmt: skip
+    if asked is None:
+        raise Refusal(400, "invalid_request_error", "the request's body is no JSON object")
+    return asked
 
 
 def _again(messages: list[Message], receive: Receive) -> Receive:

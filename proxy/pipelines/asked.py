@@ -6,6 +6,7 @@ from typing import Any
 
 from proxy.pipelines.calls import inner_of
 from proxy.pipelines.problems import PipelineProblem
+from proxy.pipelines.text import clean
 
 
 def checked(asked: dict[str, Any]) -> list[Any]:
@@ -17,7 +18,7 @@ def checked(asked: dict[str, Any]) -> list[Any]:
     messages = asked.get("messages")
     if not isinstance(messages, list) or not messages:
         raise PipelineProblem(400, "invalid_request_error", "messages must be a list with messages")
-    if asked.get("n") not in (None, 1):
+    if asked.get("n") is not None and not (asked["n"] == 1 and _is_number(asked["n"])):
         raise PipelineProblem(400, "invalid_request_error", "a pipeline gives one choice: leave out n")
     return messages
 
@@ -52,10 +53,10 @@ def query(messages: list[Any]) -> str:
         if isinstance(message, dict) and message.get("role") == "user":
             content = message.get("content")
             if isinstance(content, str):
-                return content
+                return clean(content)
             if isinstance(content, list):
                 texts = [p.get("text") for p in content if isinstance(p, dict)]
-                return " ".join(t for t in texts if isinstance(t, str))
+                return clean(" ".join(t for t in texts if isinstance(t, str)))
     return ""
 
 

@@ -28,7 +28,7 @@ def load(path: str) -> Callable[..., Any]:
     module, _, name = path.partition(":")
     try:
         found = getattr(importlib.import_module(module), name)
-    except Exception as problem:  # noqa: BLE001  a stranger's module raises anything
+    except (Exception, SystemExit) as problem:  # noqa: BLE001  a stranger's module raises anything
         raise ProxyError(
             f"function {path} cannot be imported ({type(problem).__name__}: {problem}): "
             "check the path and PYTHONPATH"
@@ -44,10 +44,35 @@ def from_env(names: Mapping[str, str]) -> dict[str, str]:
     Raises:
         ProxyError: one is not set; only its name is told.
     """
-    for variable in names.values():
+    for key, variable in names.items():
         if variable not in os.environ:
-            raise ProxyError(f"environment variable {variable} is not set: set it before the start")
+            raise ProxyError(f"{_told(key, variable)} is not set: set it before the start")
     return {key: os.environ[variable] for key, variable in names.items()}
+
+
+def headers_from_env(names: Mapping[str, str]) -> dict[str, str]:
+    """Header values from environment variables, by header.
+
+    Raises:
+        ProxyError: one is not set, or holds what no header can; only its name is told.
+    """
+    found = from_env(names)
+    for key, value in found.items():
+        what = _told(key, names[key])
+        if not value.strip():
+            raise ProxyError(f"{what} is empty: set it before the start")
+        if not (value.isascii() and value.isprintable()) or value != value.strip():
+            raise ProxyError(
+                f"{what} holds a line end, an outer space or another character that a header "
+                "cannot hold: set it without"
+            )
+    return found
+
+
+def _told(key: str, variable: str) -> str:
+    """The variable by its name, unless that does not look like one and may be a secret itself."""
+    name = variable if variable == variable.upper() else f"that {key} names"
+    return f"environment variable {name}"
 
 
 async def _kept(work: Awaitable[Any]) -> Any:  # noqa: ANN401

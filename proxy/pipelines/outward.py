@@ -9,6 +9,8 @@ from proxy.middleware import Send
 from proxy.pipelines.problems import PipelineProblem
 from proxy.pipelines.text import encoded
 
+STREAM = b"text/event-stream; charset=utf-8"
+
 
 class Outward:
     """Writes to the client; what it sends first decides whether it is a stream."""
@@ -51,7 +53,7 @@ class Outward:
     async def chunk(self, chunk: dict[str, Any]) -> None:
         """One chunk of the stream, under the id of the first one and the pipeline's name."""
         if not self.begun:
-            await self._start(200, b"text/event-stream; charset=utf-8", None)
+            await self._start(200, STREAM, None)
         if self._id is None:
             self._id, self._created = chunk.get("id"), chunk.get("created")
         if self._id is not None:
@@ -68,7 +70,9 @@ class Outward:
         await self._send({"type": "http.response.body", "body": data, "more_body": True})
 
     async def done(self) -> None:
-        """The stream is whole."""
+        """The stream is whole, if only of nothing."""
+        if not self.begun:
+            await self._start(200, STREAM, None)
         data = b"data: [DONE]\n\n"
         await self._send({"type": "http.response.body", "body": data, "more_body": False})
 

@@ -26,6 +26,8 @@ _OWN = frozenset({
 """Headers that speak of the client's own body, or of what we read of the answer."""
 _ONCE = frozenset({b"x-request-id", b"idempotency-key"})
 """Headers that name one request: the same again would be refused, or answered as before."""
+_OF_TOKENS = frozenset({"logprobs", "token_ids"})
+"""Of a choice: told once, with the text of the same tokens."""
 CUT = frozenset({"length", "content_filter"})
 """Reasons to finish that leave an answer in the middle."""
 
@@ -181,10 +183,12 @@ class Round:
                 del delta["content"]
         reason = choice.get("finish_reason")
         plain = {k: v for k, v in chunk.items() if k != "usage"}
+        goes_on = any(v is not None for v in delta.values())
         if reason is not None:
-            self.result.finish = {**plain, "choices": [{**choice, "delta": {}}]}
+            told = {k: v for k, v in choice.items() if not (goes_on and k in _OF_TOKENS)}
+            self.result.finish = {**plain, "choices": [{**told, "delta": {}}]}
             self.result.cut = reason in CUT
-        if any(v is not None for v in delta.values()):
+        if goes_on:
             await self._out.chunk(
                 {**plain, "choices": [{**choice, "delta": delta, "finish_reason": None}]}
             )

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any, NoReturn
+
+from pydantic_core import to_jsonable_python
+
+MOST_ITEMS = 10_000
 
 
 def clean(text: str) -> str:
@@ -32,6 +37,26 @@ def encoded(body: object) -> bytes:
         return json.dumps(body, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError:
         return json.dumps(body).encode("ascii")
+
+
+def plain(value: object) -> Any:  # noqa: ANN401
+    """``value`` as JSON can tell it: models, dates and sets too, an iterator by its first
+    ``MOST_ITEMS``, bytes as text.
+
+    Raises:
+        ValueError: it holds itself.
+    """
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, Iterator):
+        value = list(islice(value, MOST_ITEMS))
+    return to_jsonable_python(value, fallback=str, bytes_mode="base64")
+
+
+def as_text(value: object) -> str:
+    """A function's result for the model: text as it is, all else as JSON."""
+    told = plain(value)
+    return told if isinstance(told, str) else json.dumps(told, ensure_ascii=False)
 
 
 def strict(text: str) -> Any:  # noqa: ANN401

@@ -13,6 +13,8 @@ from yarl import URL
 
 from proxy.pipelines.problems import StageProblem
 
+KEPT_S = 4.0
+"""Shorter than servers keep a connection (5 s and more), so that none is used as it closes."""
 _EMBEDDING = tuple(map(ipaddress.IPv6Network, ("::ffff:0:0/96", "::/96", "64:ff9b::/96")))
 
 
@@ -68,13 +70,15 @@ class Web:
     ) -> None:
         """``private_hosts`` None: addresses are not checked (the settings name the URL)."""
         self._allow = frozenset(h.lower() for h in allow_hosts)
-        self._private = private_hosts
+        self._private = None if private_hosts is None else [h.strip("[]") for h in private_hosts]
         self._session: aiohttp.ClientSession | None = None
 
     async def start(self) -> None:
         resolver = None if self._private is None else PublicResolver(self._private)
         # a server that hangs takes no connection that another one needs
-        connector = aiohttp.TCPConnector(limit=0, limit_per_host=64, resolver=resolver)
+        connector = aiohttp.TCPConnector(
+            limit=0, limit_per_host=64, keepalive_timeout=KEPT_S, resolver=resolver
+        )
         self._session = aiohttp.ClientSession(
             connector=connector, timeout=aiohttp.ClientTimeout(total=None), trust_env=False,
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -92,7 +96,8 @@ class Web:
         """
         made = URL(url, encoded=True)
         host, port = (made.host or "").lower(), made.port
-        if self._allow and not {host, f"{host}:{port}"} & self._allow:
+        forms = {host, f"{host}:{port}", f"[{host}]", f"[{host}]:{port}"}
+        if self._allow and not forms & self._allow:
             raise StageProblem("host_refused", f"host {host}:{port} is not in allow_hosts")
         guarded = self._private is not None and host not in self._private
         if guarded and is_ip(host) and not is_public(host):

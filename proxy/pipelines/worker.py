@@ -17,7 +17,9 @@ import sys
 import threading
 from typing import Any
 
+from proxy.pipelines.bound import Bound
 from proxy.pipelines.callables import load
+from proxy.pipelines.text import plain
 
 
 def main(path: str) -> None:
@@ -27,8 +29,9 @@ def main(path: str) -> None:
     asked: queue.SimpleQueue[str] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(asked,), daemon=True).start()
     function = load(path)
+    bound = Bound(function)
     while True:
-        out.write(_answer(function, asked.get()) + "\n")
+        out.write(_answer(function, bound, asked.get()) + "\n")
         out.flush()
 
 
@@ -40,13 +43,13 @@ def _listen(asked: queue.SimpleQueue[str]) -> None:
     os._exit(0)
 
 
-def _answer(function: Any, line: str) -> str:  # noqa: ANN401
+def _answer(function: Any, bound: Bound, line: str) -> str:  # noqa: ANN401
     try:
         given = json.loads(line)
-        value = function(*given["args"], **given["kwargs"])
+        value = function(*given["args"], **bound.given(given["kwargs"]))
         if inspect.isawaitable(value):
             value = asyncio.run(_wait(value))
-        return json.dumps({"value": value}, default=str)
+        return json.dumps({"value": plain(value)})
     except Exception as problem:  # noqa: BLE001  a stranger's code raises anything
         return json.dumps({"error": type(problem).__name__})
 

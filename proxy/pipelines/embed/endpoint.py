@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from proxy.pipelines.callables import from_env
+from proxy.pipelines.callables import headers_from_env
 from proxy.pipelines.problems import StageProblem
 from proxy.pipelines.settings import EndpointEmbedding
 from proxy.pipelines.web import Web
@@ -21,7 +21,7 @@ class EndpointEmbedder:
         self.model = settings.model
         self._settings = settings
         self._web = web
-        self._headers = from_env(settings.headers_env)
+        self._headers = headers_from_env(settings.headers_env)
 
     async def start(self) -> None:
         return

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from proxy.pipelines.callables import from_env
+from proxy.pipelines.callables import headers_from_env
 from proxy.pipelines.documents import Document
 from proxy.pipelines.embed.kit import Embeds
 from proxy.pipelines.problems import StageProblem
@@ -18,6 +18,8 @@ from tracer import semconv
 from tracer.clock import Clock
 
 PATH = "/api/v1/documents/search"
+LONGEST = 64 * 1024
+"""Characters that the collector takes of a question; it looks for its first words alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,7 @@ class StoreRetriever:
         self.timeout_s, self.skips = settings.timeout_s, settings.on_error == "skip"
         self._settings = settings
         self._url = api.url.rstrip("/") + PATH
-        self._headers = {**api.headers, **from_env(settings.headers_env)}
+        self._headers = {**api.headers, **headers_from_env(settings.headers_env)}
         self._embeds = embeds
         self._web = web
         self._clock = clock
@@ -67,7 +69,7 @@ class StoreRetriever:
         if not query.strip():
             return []
         if given.search != "vector":
-            body["text"] = query
+            body["text"] = query[:LONGEST]
         if self._embeds is not None:
             began = self._clock.mono_ns()
             [vector] = await self._embeds.embed([query], trace.traceparent)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from proxy.pipelines.callables import from_env
+from proxy.pipelines.callables import headers_from_env
 from proxy.pipelines.documents import Document, at_path, documents_of
 from proxy.pipelines.problems import StageProblem
 from proxy.pipelines.runs import Trace
@@ -20,7 +20,7 @@ class SearchRetriever:
         self.timeout_s, self.skips = settings.timeout_s, settings.on_error == "skip"
         self._settings = settings
         self._web = web
-        self._headers = from_env(settings.headers_env)
+        self._headers = headers_from_env(settings.headers_env)
 
     async def find(self, query: str, trace: Trace) -> list[Document]:
         given = self._settings

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from proxy.pipelines.callables import from_env
+from proxy.pipelines.callables import headers_from_env
 from proxy.pipelines.documents import Document, Retrieves
 from proxy.pipelines.problems import StageProblem
 from proxy.pipelines.runs import Trace
@@ -29,7 +29,7 @@ class Reranked:
         self._settings = settings
         self._web = web
         self._clock = clock
-        self._headers = from_env(settings.headers_env)
+        self._headers = headers_from_env(settings.headers_env)
 
     async def find(self, query: str, trace: Trace) -> list[Document]:
         found = await self._inner.find(query, trace)

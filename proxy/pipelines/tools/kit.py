@@ -16,6 +16,7 @@ from proxy.errors import ProxyError
 from proxy.pipelines.problems import StageProblem
 from proxy.pipelines.runs import Runs, Trace
 from proxy.pipelines.text import clean, strict
+from proxy.pipelines.tools.patterns import with_patterns
 
 Call = Callable[[dict[str, Any], Trace], Awaitable[str]]
 
@@ -62,11 +63,13 @@ class ToolCall:
 def check_schema(tool: ReadyTool) -> ReadyTool:
     """The tool with a check of its arguments; ProxyError where its schema is none."""
     try:
-        return replace(tool, check=_check_of(tool.schema))
+        plain = json.loads(json.dumps(tool.schema, allow_nan=False))  # as it goes to the model
+        return replace(tool, schema=plain, check=_check_of(plain))
     except jsonschema.SchemaError as problem:
-        raise ProxyError(
-            f"tool {tool.name} has no valid JSON Schema: {problem.message[:200]}"
-        ) from None
+        reason = problem.message[:200]
+    except Exception as problem:  # noqa: BLE001  a stranger's schema fails in any way
+        reason = type(problem).__name__
+    raise ProxyError(f"tool {tool.name} has no valid JSON Schema: {reason}")
 
 
 def _check_of(schema: Mapping[str, Any]) -> Validator:
@@ -76,7 +79,7 @@ def _check_of(schema: Mapping[str, Any]) -> Validator:
     given = dict(schema)
     kind = validator_for(given, default=jsonschema.Draft202012Validator)
     kind.check_schema(given)
-    made: Validator = kind(given, registry=Registry())
+    made: Validator = with_patterns(kind)(given, registry=Registry())
     return made
 
 
@@ -94,14 +97,13 @@ async def run_call(call: ToolCall, tools: Mapping[str, ReadyTool], runs: Runs) -
 
         return await runs.tool("_unknown", "function", call.id, 1.0, nothing)
 
+    most = tool.max_result_bytes
+
     async def work(trace: Trace) -> str:
-        result = clean(await tool.call(_arguments(call, tool), trace))
-        size = len(result.encode())
-        if size > tool.max_result_bytes:
-            raise StageProblem(
-                "result_too_large",
-                f"the result has {size} bytes, more than the {tool.max_result_bytes} allowed",
-            )
+        result = await tool.call(_arguments(call, tool), trace)
+        # by characters first: what is far too long is not looked through
+        if len(result) > most or len((result := clean(result)).encode()) > most:
+            raise StageProblem("result_too_large", f"the result is longer than {most} bytes")
         return result
 
     return await runs.tool(tool.name, tool.kind, call.id, tool.timeout_s, work)
@@ -122,8 +124,3 @@ def _arguments(call: ToolCall, tool: ReadyTool) -> dict[str, Any]:
     except Exception:  # noqa: BLE001  a reference that does not resolve, a bad pattern
         raise StageProblem("bad_arguments", "the tool's schema cannot be applied") from None
     return given
-
-
-def as_text(value: object) -> str:
-    """A function's result for the model: text as it is, all else as JSON."""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

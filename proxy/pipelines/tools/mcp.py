@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from typing import Any, cast
 
 import mcp_types
@@ -15,18 +16,20 @@ from opentelemetry import trace as otel_trace
 from pydantic import TypeAdapter, ValidationError
 
 from proxy.errors import ProxyError
-from proxy.pipelines.callables import from_env
+from proxy.pipelines.callables import from_env, headers_from_env
 from proxy.pipelines.problems import StageProblem
 from proxy.pipelines.runs import Trace
 from proxy.pipelines.settings import McpTools
+from proxy.pipelines.settings_values import called
 from proxy.pipelines.text import hidden
 from proxy.pipelines.tools.kit import Call, ReadyTool, check_schema
-from proxy.pipelines.tools.mcp_session import Session, unreachable
+from proxy.pipelines.tools.mcp_session import Session, label, unreachable
 from proxy.pipelines.tools.mcp_stdio import TOO_LARGE
 from proxy.pipelines.tools.mcp_web import GONE, WATCH, Watch
 
 MOST_PAGES = 50
 Answer = mcp_types.CallToolResult | mcp_types.InputRequiredResult
+_UNREADABLE = (mcp_types.PARSE_ERROR, mcp_types.INVALID_REQUEST)
 _ANSWER: TypeAdapter[Answer] = TypeAdapter(Answer)
 
 
@@ -34,17 +37,18 @@ class McpSource:
     """One MCP server and those of its tools that the settings name."""
 
     def __init__(self, settings: McpTools) -> None:
+        # its own log quotes what tools say, and what it could not read of that
+        logging.getLogger("mcp").setLevel(logging.CRITICAL + 1)
         self._settings = settings
         self._env = from_env(settings.env)
-        self._headers = from_env(settings.headers_env)
+        self._headers = headers_from_env(settings.headers_env)
         self._session: Session | None = None
 
     async def start(self) -> list[ReadyTool]:
         found = {tool.name: tool for tool in await self._listed()}
         if missing := [n for n in self._settings.tools if n not in found]:
-            label = self._settings.url or self._settings.command[0]
             raise ProxyError(
-                f"MCP server {label} has no tool {missing[0]}: it has "
+                f"MCP server {label(self._settings)} has no tool {missing[0]}: it has "
                 f"{', '.join(sorted(found)[:20]) or 'none'}"
             )
         return [check_schema(self._ready(found[name])) for name in self._settings.tools]
@@ -62,7 +66,8 @@ class McpSource:
         except TimeoutError:
             why = f"no list of tools within {limit:g} s"
         except (MCPError, ValidationError) as problem:
-            why = f"no list of tools: {type(problem).__name__}"
+            told = f": {problem}"[:200] if isinstance(problem, MCPError) else ""
+            why = self._hidden(StageProblem("", f"no list of tools: {type(problem).__name__}{told}")).text
         raise unreachable(self._settings, why)
 
     def _current(self) -> Session:
@@ -74,7 +79,7 @@ class McpSource:
     def _ready(self, tool: Any) -> ReadyTool:  # noqa: ANN401  the client's own type
         given = self._settings
         return ReadyTool(
-            tool.name, tool.description or "", tool.input_schema, given.timeout_s,
+            called(tool.name), tool.description or "", tool.input_schema, given.timeout_s,
             given.max_result_bytes, self._call_of(tool.name), "extension",
         )  # fmt: skip
 
@@ -130,6 +135,10 @@ def _told(problem: MCPError, watch: Watch) -> StageProblem:
         return watch.refused
     if problem.code in (mcp_types.CONNECTION_CLOSED, GONE):
         return StageProblem("server_gone", "the tool's server ended during the call")
+    if watch.status >= 400 and problem.code == mcp_types.INTERNAL_ERROR:
+        return StageProblem(str(watch.status), f"the tool's server answered {watch.status}")
+    if problem.code in _UNREADABLE:
+        return StageProblem("bad_answer", "the tool's answer is not of the protocol")
     return StageProblem("tool_error", f"the tool's server refuses: {problem}"[:500])
 
 

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 import anyio
-from mcp import Client
+from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 
 from proxy.errors import ProxyError
@@ -42,6 +42,7 @@ class Session:
         self._settings = settings
         self._env = env
         self._headers = headers
+        self._secrets = [*env.values(), *headers.values()]
         self._leave = asyncio.Event()
         self._calls: set[anyio.CancelScope] = set()
         self._last_words: deque[str] = deque(maxlen=5)
@@ -102,13 +103,13 @@ class Session:
         except TimeoutError:
             why = f"no session within {limit:g} s"
         except Exception as problem:  # noqa: BLE001  a stranger's server fails in any way
-            why = _root(problem)
+            why = hidden(printable(_root(problem)), self._secrets)
         finally:
             for scope in list(self._calls):
                 scope.cancel()
             if not self._ready.done():
                 said = next((line for line in reversed(self._last_words) if line), "")
-                said = hidden(printable(said), [*self._env.values(), *self._headers.values()])
+                said = hidden(printable(said), self._secrets)
                 why += f"; it said: {said}" if said else ""
                 self._ready.set_exception(unreachable(self._settings, why))
 
@@ -131,10 +132,14 @@ class Session:
             yield await stack.enter_async_context(Client(transport))
 
 
+def label(settings: McpTools) -> str:
+    """What the server is called in messages: its URL without the query, where some want a key."""
+    return settings.url.partition("?")[0] or settings.command[0]
+
+
 def unreachable(settings: McpTools, why: str) -> ProxyError:
     """The sentence for a server that gives no session."""
-    label = settings.url or settings.command[0]
-    return ProxyError(f"MCP server {label} cannot be reached ({why}): check its command or URL")
+    return ProxyError(f"MCP server {label(settings)} cannot be reached ({why}): check its command or URL")
 
 
 def _seen(ready: asyncio.Future[Client]) -> None:
@@ -146,4 +151,5 @@ def _seen(ready: asyncio.Future[Client]) -> None:
 def _root(problem: BaseException) -> str:
     while isinstance(problem, BaseExceptionGroup):
         problem = problem.exceptions[0]
-    return type(problem).__name__
+    name = type(problem).__name__
+    return f"{name}: {problem}"[:200] if isinstance(problem, MCPError) else name

@@ -8,6 +8,7 @@ message that is too long is thrown away as it comes, and the call that it answer
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import signal
 from asyncio.subprocess import Process
@@ -32,7 +33,10 @@ _SHOWN = 200
 _ID_FIRST = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d+)\s*[,}]')
 _ID_LAST = re.compile(rb',\s*"id"\s*:\s*(\d+)\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
 
-Incoming = SessionMessage | Exception
+PIECE = 16_384
+"""Bytes read at once: what they say is heard out before the loop goes on."""
+MOST_NOISE = 1 << 20
+"""Bytes of lines that are no messages, one after the other; a server that says more is ended."""
 
 
 @asynccontextmanager
@@ -84,24 +88,32 @@ class _Reading:
         self._most = most
         self._on_end = on_end
         self._line = _Line(most)
-        self._said: deque[Incoming] = deque()
+        self._said: deque[SessionMessage] = deque()
+        self._noise = 0
 
-    async def __anext__(self) -> Incoming:
+    async def __anext__(self) -> SessionMessage:
         while not self._said:
-            data = await self._stdout.read(65_536)
-            if not data:
+            await asyncio.sleep(0)  # one that talks without end must leave the loop to others
+            data = await self._stdout.read(PIECE)
+            if not data or self._noise > MOST_NOISE:
                 self._on_end()
                 raise StopAsyncIteration
             *ends, rest = data.split(b"\n")
             for piece in ends:
                 self._line.add(piece)
-                if (message := self._line.message()) is not None:
-                    self._said.append(message)
+                self._hear(self._line)
                 self._line = _Line(self._most)
             self._line.add(rest)
         return self._said.popleft()
 
-    async def receive(self) -> Incoming:
+    def _hear(self, line: _Line) -> None:
+        if (message := line.message()) is None:
+            self._noise += line.kept_bytes
+            return
+        self._noise = 0
+        self._said.append(message)
+
+    async def receive(self) -> SessionMessage:
         try:
             return await self.__anext__()
         except StopAsyncIteration:
@@ -167,27 +179,52 @@ class _Line:
             del self.kept[_SHOWN:]
         self.tail = (self.tail + piece[-_SHOWN:])[-_SHOWN:]
 
-    def message(self) -> Incoming | None:
-        """What the line says; an error for the call that it answers where it is too long."""
+    @property
+    def kept_bytes(self) -> int:
+        return len(self.kept) + 1
+
+    def message(self) -> SessionMessage | None:
+        """What the line says; an error for the call that it answers where it is too long. None
+        where it is no message: many programs greet on standard output.
+        """
         if self.size > self.most:
             return self._refused()
-        if not self.kept.strip():
+        data = bytes(self.kept).lstrip(b"\xef\xbb\xbf \t\r")
+        if not data.startswith(b"{"):  # looked at first: a refusal takes ten times as long
             return None
         try:
-            said = mcp_types.jsonrpc_message_adapter.validate_json(bytes(self.kept), by_name=False)
-            return SessionMessage(said)
-        except ValueError as problem:
-            return problem
+            return _message(data)
+        except ValueError:
+            pass
+        try:
+            return _message(_sound(data))
+        except (ValueError, RecursionError):
+            is_answer = b'"method"' not in data[:_SHOWN]
+            self.tail = data[-_SHOWN:]
+            return self._refused(mcp_types.INVALID_REQUEST) if is_answer else None
 
-    def _refused(self) -> Incoming:
-        text = f"the message is longer than {self.most} bytes"
+    def _refused(self, code: int = TOO_LARGE) -> SessionMessage | None:
+        """An error for the call that the line answers, where it says which one."""
+        text = "the message cannot be read"
+        if code == TOO_LARGE:
+            text = f"the message is longer than {self.most} bytes"
         found = _ID_FIRST.match(bytes(self.kept)) or _ID_LAST.search(self.tail)
         if found is None:
-            return ValueError(text)
-        error = mcp_types.ErrorData(code=TOO_LARGE, message=text)
+            return None
+        error = mcp_types.ErrorData(code=code, message=text)
         return SessionMessage(
             mcp_types.JSONRPCError(jsonrpc="2.0", id=int(found[1]), error=error)
         )
+
+
+def _message(data: bytes) -> SessionMessage:
+    return SessionMessage(mcp_types.jsonrpc_message_adapter.validate_json(data, by_name=False))
+
+
+def _sound(data: bytes) -> bytes:
+    """JSON whose texts are UTF-8: another encoding's characters and half ones become ``?``."""
+    told = json.loads(data.decode("utf-8", "replace"))
+    return json.dumps(told, ensure_ascii=False).encode("utf-8", "replace")
 
 
 async def _stop(process: Process) -> None:

@@ -18,13 +18,11 @@ import httpx2
 from yarl import URL
 
 from proxy.pipelines.problems import StageProblem
-from proxy.pipelines.web import PublicResolver
+from proxy.pipelines.web import KEPT_S, PublicResolver
 
 CONNECT_S = 30.0
 READ_S = 300.0
 """A server may hold a stream open; each call has a time-out of its own."""
-KEPT_S = 4.0
-"""Shorter than servers keep a connection (5 s and more), so that none is used as it closes."""
 DRAIN_S = 0.1
 GONE = -32_091
 """The code of the error that stands for a server that could not be asked."""
@@ -45,6 +43,7 @@ class Watch:
     asked: bool = False
     too_large: bool = False
     refused: StageProblem | None = None
+    status: int = 0
     unknown_session: bool = False
 
 
@@ -104,6 +103,11 @@ class _Guarded(httpx2.AsyncBaseTransport):
             request.method, URL(str(request.url), encoded=True), data=body or None,
             headers=headers, allow_redirects=False,
         )  # fmt: skip
+        if watch is not None:
+            watch.status = answer.status
+            if 300 <= answer.status < 400:
+                answer.close()
+                raise StageProblem("redirect_refused", "the tool's server redirects, which is refused")
         in_session = watch is not None and "mcp-session-id" in request.headers
         if watch is not None and in_session and answer.status == 404:
             watch.unknown_session = True

@@ -67,3 +67,9 @@ def test_what_is_no_text_is_one_sentence(tmp_path: Path, data: bytes, words: str
         read_text(file)
     file.write_bytes("\ufeffhei".encode())
     assert read_text(file) == "hei"
+
+
+def test_a_file_without_an_end_is_read_as_far_as_the_limit():
+    """A device has no size to ask for."""
+    with pytest.raises(BadDocumentsValue, match="is larger than"):
+        read_text(Path("/dev/zero"))

@@ -54,6 +54,10 @@ def test_documents_are_added_listed_and_removed_without_a_collector(tmp_path: Pa
         (["add", "a.txt", "--embedding", "ftp://h", "--embedding-model", "m"], "a URL is given as"),
         (["add", "a.txt", "--embedding-key-env", "K"], "goes with the URL"),
         (["add", "a.txt", "--chunk-chars", "100", "--overlap-chars", "90"], "more than half"),
+        (["add", "a.txt", "--embedding", "none", "--embedding-model", "m"], "goes with"),
+        (["add", "a.txt", "--collection", "two words"], "collection: "),
+        (["add", "two\nlines.txt"], "a name that cannot be kept"),
+        (["add", "long.txt", "--chunk-chars", "100", "--overlap-chars", "0"], "more than 20000"),
         (["remove"], "name the documents to remove, or give --all"),
         (["list", "--store", "chdb:///x", "--collector", "http://h"], "give one of them"),
     ],
@@ -62,6 +66,8 @@ def test_a_mistake_is_one_sentence(tmp_path: Path, monkeypatch, arguments: list[
     """Each names the option or file and what is wrong with it."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.txt").write_text("x")
+    (tmp_path / "two\nlines.txt").write_text("x")
+    (tmp_path / "long.txt").write_text("word " * 400_100)
     result = CliRunner().invoke(cli, ["documents", *arguments])
     assert words in str(result.exception)
     assert getattr(result.exception, "exit_code", None) == 2

@@ -165,3 +165,19 @@ async def test_a_collector_that_is_down_is_skipped_where_the_settings_say_so():
     answer, [root], _, _ = await ask([ANSWER], bot(retrievers=[docs]), stream=True)
     assert answer.headers["x-stagelens-skipped"] == "docs"
     assert root[semconv.STATUS] == "ok"
+
+
+@pytest.mark.parametrize(
+    "question",
+    ["the sky " * 20_000, "\ud800 sky", "sky'; DROP TABLE documents; --", "sky {w0:String} \0 \\' %s"],
+    ids=["long", "half a character", "sql", "placeholders"],
+)
+async def test_any_question_finds_its_documents(table: DocumentTable, question: str):
+    """Longer than the collector takes, or made to break the statement."""
+    fill(table, model="")
+    asked = [{"role": "user", "content": question}]
+    with served(table) as api:
+        docs = handbook(api, search="text")
+        answer, _, _, fake = await ask([ANSWER], bot(retrievers=[docs]), stream=True, messages=asked)
+    assert answer.status_code == 200, answer.text[:300]
+    assert '"text": "the sky"' in json.loads(fake.requests[0].body)["messages"][0]["content"]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import zlib
+from collections.abc import Callable
 
 import httpx
 import pytest
@@ -14,7 +17,8 @@ from tracer import semconv
 
 ROUTES = [
     "/v1/completions", "/v1/responses", "/v1/messages", "/v1/messages/count_tokens",
-    "/v1/embeddings", "/v1/rerank",
+    "/v1/embeddings", "/v1/rerank", "/v2/rerank", "/score", "/v1/moderations",
+    "/v1/chat/completions/",
 ]  # fmt: skip
 
 
@@ -38,6 +42,39 @@ async def test_a_pipelines_name_on_another_route_is_refused_and_goes_nowhere(pat
     assert passed.status_code == 200
     assert [asked.body for asked in fake.requests] == [body]
     assert roots[0][semconv.ERROR_TYPE] == "pipeline_route"
+
+
+@pytest.mark.parametrize("packed", [gzip.compress, zlib.compress])
+async def test_a_packed_request_is_a_pipelines_too(packed: Callable[[bytes], bytes]):
+    """Unread it would be answered without the pipeline. A plain model's goes on packed."""
+    kind = {"content-encoding": "gzip" if packed is gzip.compress else "deflate"}
+    async with (
+        fake_llm(lambda _: ANSWER) as fake,
+        live_proxy(fake.url, pipelines={"bot": {"model": "m", "system_prompt": "Help."}}) as proxy,
+        httpx.AsyncClient(timeout=20) as client,
+    ):
+        for name in ("bot", "m"):
+            body = packed(json.dumps({"model": name, "messages": USER, "stream": True}).encode())
+            answer = await client.post(proxy.url + CHAT, content=body, headers=kind)
+            assert answer.status_code == 200
+    ours, theirs = fake.requests
+    assert json.loads(ours.body)["messages"][0] == {"role": "system", "content": "Help."}
+    assert ours.header("content-encoding") is None
+    assert (theirs.body, theirs.header("content-encoding")) == (body, kind["content-encoding"])
+
+
+@pytest.mark.parametrize("body", [b'{"model":"bot","messages":[\xff]}', b'{"model":"bot","a":'])
+async def test_a_request_that_is_no_json_is_told_so(body: bytes):
+    """Its model is found by pattern, and nothing is guessed of the rest."""
+    async with (
+        fake_llm(lambda _: ANSWER) as fake,
+        live_proxy(fake.url, pipelines={"bot": {"model": "m"}}) as proxy,
+        httpx.AsyncClient(timeout=20) as client,
+    ):
+        refused = await client.post(proxy.url + CHAT, content=body)
+    assert refused.status_code == 400
+    assert "no JSON object" in refused.json()["error"]["message"]
+    assert fake.requests == []
 
 
 @pytest.mark.parametrize("size", [1_500, 5_000, 300_000])

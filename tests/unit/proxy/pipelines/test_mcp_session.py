@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import sys
@@ -17,6 +18,7 @@ from proxy.pipelines.runs import Trace
 from proxy.pipelines.settings import McpTools
 from proxy.pipelines.tools.kit import ReadyTool
 from proxy.pipelines.tools.mcp import McpSource
+from tests.fake_llm.server import Asked, Reply, fake_llm
 from tests.support.held import held, nothing_more_than
 from tests.support.old_mcp import OldMcp, old_mcp
 
@@ -134,3 +136,54 @@ async def test_a_program_that_ended_between_two_calls_is_started_by_the_next():
             await asyncio.sleep(0.01)
     assert int(await pid.call({}, TRACE)) != first
     await source.close()
+
+
+ODD = [
+    (Reply([b"<html>CANARY"], content_type="text/html", framing="length"), "bad_answer"),
+    (Reply([b'{"CANARY'], content_type="application/json", framing="length"), "bad_answer"),
+    (Reply([b"data: CANARY\n\n"]), "bad_answer"),
+    (Reply([b"CANARY"], status=401, framing="length"), "401"),
+    (Reply([b"CANARY"], status=500, framing="length"), "500"),
+    (Reply([b""], status=307, framing="length", headers=[("Location", "http://h/?CANARY")]),
+     "redirect_refused"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("reply", "kind"), ODD)
+async def test_what_a_server_says_beside_the_protocol_has_its_kind_and_stands_in_no_log(
+    reply: Reply, kind: str, caplog: pytest.LogCaptureFixture
+):
+    """The official client's own log quotes what it cannot read."""
+    async with fake_llm(lambda asked: as_asked(asked, reply)) as server:
+        source = McpSource(McpTools(url=server.url + "/mcp", tools=("echo",)))
+        try:
+            [tool] = await source.start()
+            with pytest.raises(StageProblem) as told:
+                await tool.call({}, TRACE)
+        finally:
+            await source.close()
+    assert told.value.kind == kind
+    assert "CANARY" not in caplog.text
+    assert "CANARY" not in told.value.text
+
+
+def as_asked(asked: Asked, reply: Reply) -> Reply:
+    """``reply`` to a call, and what the protocol wants to all else."""
+    body = json.loads(asked.body or b"{}")
+    results = {
+        "initialize": {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}},
+                       "serverInfo": {"name": "odd", "version": "1"}},
+        "tools/list": {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]},
+    }  # fmt: skip
+    method = body.get("method")
+    if method == "tools/call":
+        return reply
+    if "id" not in body:
+        return Reply(status=202, framing="length")
+    answer = {"jsonrpc": "2.0", "id": body["id"]}
+    if method in results:
+        answer["result"] = results[method]
+    else:
+        answer["error"] = {"code": -32601, "message": "no such method"}
+    said = json.dumps(answer).encode()
+    return Reply([said], content_type="application/json", framing="length")

@@ -7,7 +7,8 @@ import json
 import httpx
 import pytest
 
-from proxy.pipelines.asked import add_usage, led
+from proxy.pipelines.asked import add_usage, checked, led, query
+from proxy.pipelines.problems import PipelineProblem
 from proxy.pipelines.text import strict
 from tests.fake_llm.dialects import (
     DONE,
@@ -140,6 +141,44 @@ async def test_a_custom_call_by_a_pipelines_name_runs_nothing():
     _, _, _, fake = await ask([reply, END], PID)
     said = json.loads(fake.requests[1].body)["messages"][-1]["content"]
     assert json.loads(said)["error"]["type"] == "bad_arguments"
+
+
+async def test_a_stream_that_holds_nothing_is_one_all_the_same():
+    """The server would fail on an end without a beginning."""
+    answer, [root], _, _ = await ask([Reply([DONE])], PID, stream=True)
+    assert (answer.status_code, answer.text) == (200, "data: [DONE]\n\n")
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    assert root[semconv.STATUS] == "ok"
+
+
+async def test_what_belongs_to_a_token_is_told_once():
+    """A last chunk with text and an end is sent on as two, and its log probabilities with one."""
+    probs = {"content": [{"token": "a", "logprob": -1.0}]}
+    last = {"index": 0, "delta": {"content": "a"}, "logprobs": probs, "token_ids": [5],
+            "finish_reason": "stop", "stop_reason": 7}  # fmt: skip
+    empty = {"index": 0, "delta": {}, "logprobs": probs, "finish_reason": "stop"}
+    for choice in (last, empty):
+        reply = Reply([ROLE, sse({"choices": [choice]}), DONE])
+        answer, _, _, _ = await ask([reply], PID, stream=True)
+        given = [c["choices"][0] for c in chunks(answer)]
+        assert [c["logprobs"] for c in given if c.get("logprobs")] == [probs]
+        assert given[-1].get("stop_reason") == choice.get("stop_reason")
+        assert [c for c in given if c.get("token_ids")] == [c for c in given if "token_ids" in c]
+
+
+async def test_half_a_surrogate_pair_in_a_question_reaches_no_search():
+    """A search that reads strict JSON would refuse it."""
+    asked = [{"role": "user", "content": "\ud800x"}]
+    assert query(asked) == "?x"
+    assert query([{"role": "user", "content": [{"type": "text", "text": "\ud800x"}]}]) == "?x"
+
+
+@pytest.mark.parametrize("count", [2, 0, True, "1", 1.5])
+async def test_more_or_less_than_one_choice_is_refused(count: object):
+    """``true`` is no number."""
+    with pytest.raises(PipelineProblem):
+        checked({"messages": USER, "n": count})
+    assert checked({"messages": USER, "n": 1}) == USER
 
 
 async def test_a_whole_answer_after_a_stream_goes_on_in_the_stream():
