@@ -27,6 +27,8 @@ class Answer:
         self._held = 0
         self._sse = self._untyped = False
         self._done = False
+        self._last: dict[int, int] = {}  # by choice: when its latest token came
+        self._finished: set[int] = set()
         self.text: list[str] = []
 
     def head(self, status: int, headers: dict[bytes, bytes], now_ns: int) -> None:
@@ -86,7 +88,7 @@ class Answer:
             self._fail(f"http_{one.status}", body.decode("utf-8", "replace"))
         elif self._sse:
             self._part(b"\n\n", now_ns)  # the last line may have no end
-            if not self._done and not one.finish:
+            if not self._done and not self._all_finished:
                 self._fail("cut_stream", "the stream ended without a finish reason or [DONE]")
         else:
             self._document(body)
@@ -118,18 +120,27 @@ class Answer:
 
     def _choice(self, choice: dict[str, Any], now_ns: int) -> None:
         one = self._sample
+        index = choice.get("index") or 0
         said = _words(choice.get("delta") or choice)
         if said:
-            if one.first_token_ns:
-                one.gaps.append(now_ns - one.last_token_ns)
+            before_ns = self._last.get(index)
+            if before_ns is None:
+                one.choices += 1
+                one.first_token_ns = one.first_token_ns or now_ns
             else:
-                one.first_token_ns = now_ns
-            one.last_token_ns = now_ns
+                one.gaps.append(now_ns - before_ns)
+            self._last[index] = one.last_token_ns = now_ns
             one.chunks += 1
-            if self._keep:
+            if self._keep and not index:
                 self.text.append(said)
         if reason := choice.get("finish_reason"):
             one.finish = str(reason)
+            self._finished.add(index)
+
+    @property
+    def _all_finished(self) -> bool:
+        """Each choice that said something, and at least one."""
+        return bool(self._finished) and self._finished >= self._last.keys()
 
     def _document(self, body: bytes) -> None:
         try:

@@ -85,3 +85,13 @@ async def test_a_server_without_limits_ends_the_search_at_the_highest_rate_there
     found = await find_highest(1.0, 0.05, meets)
     assert found.failed is None
     assert found.best == max(found.tried) <= 1_000_000 < found.best * 2
+
+
+def test_an_answer_whose_tokens_were_not_counted_does_not_meet_a_limit_of_tpot():
+    """It may have had many; an answer of one token has none, and is not asked."""
+    uncounted, one = sample(100, output=3), sample(100, output=1)
+    uncounted.output_tokens = None
+    limits = {"tpot": 1.0}
+    assert [is_good(s, limits) for s in (uncounted, one)] == [False, True]
+    assert at_percentile([uncounted] * 3, limits, 95) == {"tpot": None}
+    assert at_percentile([one, sample(100, tpot_ms=7)], limits, 95) == {"tpot": 7 * MS}
