@@ -111,7 +111,7 @@ class BenchSettings(BaseModel):
     @classmethod
     def _positive(cls, levels: tuple[float, ...]) -> tuple[float, ...]:
         if any(not 0 < level <= 1_000_000 for level in levels):
-            raise ValueError("each level is a number above 0")
+            raise ValueError("each level is a number above 0 and at most a million")
         if len({f"{level:.6g}" for level in levels}) != len(levels):
             raise ValueError("a level stands twice")
         return levels
