@@ -15,6 +15,7 @@ from stagelens.bench.settings import BenchSettings
 HELD_SHARE, HICCUP_NS = 0.1, 250_000_000
 """A schedule is held that ended late by less than this share of it, or by no more than a hiccup
 of a busy machine; one that took twice its time is not."""
+UNANSWERED = 3
 
 
 def make_level(driver: Driver, settings: BenchSettings) -> Level:
@@ -71,6 +72,22 @@ def no_verdict(level: Level, driver: Driver) -> str:
             f"behind after {lasted_ns / 1e9:.3g} s"
         )
     return ""
+
+
+def unanswered(levels: Sequence[Level]) -> str:
+    """Why a search ends after levels of which the last few had no answer at all; "" otherwise.
+
+    Each lower rate takes longer, down to hours for a server that answers none.
+    """
+    last = levels[-UNANSWERED:]
+    if len(last) < UNANSWERED or any(one.counts.ok for one in last):
+        return ""
+    rates = ", ".join(f"{one.rate:g}" for one in last)
+    said = "; ".join(f"{kind}: {words}" for kind, words in last[-1].counts.said.items())
+    return (
+        f"at {rates} requests/s not one was answered ({said or ', '.join(last[-1].counts.errors)}): "
+        "give a lower --rate if the load is why"
+    )
 
 
 def _figures(whole: Sequence[Sample]) -> tuple[Figures, ...]:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from stagelens.bench.datafile import Item
 from stagelens.bench.drive import Driver
 from stagelens.bench.interrupt import Interrupts
-from stagelens.bench.measure import make_level, no_verdict, point
+from stagelens.bench.measure import make_level, no_verdict, point, unanswered
 from stagelens.bench.models import Level, Search
 from stagelens.bench.plan import Plan, Step, make_plan, rate_step, steps
 from stagelens.bench.probe import Prepared, prepare
@@ -127,7 +127,7 @@ class Runner:
             level = await self._level(client, rate_step(rate, None, self._name))
             if self.ran.interrupted or self._driver is None:
                 return None
-            if doubt := no_verdict(level, self._driver):
+            if doubt := no_verdict(level, self._driver) or unanswered([one for one, _ in self.ran.levels]):
                 doubts.append(doubt)
                 return None
             return level.meets_limits
