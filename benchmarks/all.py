@@ -1,8 +1,9 @@
 """All benchmarks of this folder, one after the other, and the page of their figures.
 
 Each `benchmarks/*/run.py` is run with `--out`, and with `--model` where it takes one. One
-that fails is told and left out of the page. The other programs of the comparisons are
-installed beside, unless `--alone` is given. `--brief` takes one round, smaller stores and
+that fails is told, by the exit code and on the page, which then keeps its earlier figures and
+says so; the result of an earlier run is removed first. The other programs of the comparisons
+are installed beside, unless `--alone` is given. `--brief` takes one round, smaller stores and
 minutes instead of an hour. Nothing else should run on the machine.
 """
 
@@ -63,25 +64,37 @@ def main() -> int:
     parser.add_argument("--brief", action="store_true", help="one round, smaller stores")
     parser.add_argument("--page", type=Path, default=HERE.parent / "docs" / "benchmarks.md")
     options = parser.parse_args()
+    if options.model and not Path(options.model).is_dir():
+        parser.error(f"--model {options.model} is no folder: name the one of the model's files")
     options.results.mkdir(parents=True, exist_ok=True)
     model = Path(options.model) if options.model else None
     others = {} if options.alone else prepare((options.results.parent / "contestants").absolute(), model)
-    failed = []
-    for name, run in found().items():
-        if options.only and name not in options.only:
-            continue
-        command = command_of(name, run, options, others)
-        if command is None:
-            continue
-        print(f"== {name} ({time.strftime('%H:%M')})", flush=True)
-        if subprocess.run(command, check=False).returncode:
-            failed.append(name)
+    wanted = {name: run for name, run in found().items() if name in (options.only or found())}
+    failed = [name for name, run in wanted.items() if not ran_well(name, run, options, others)]
     page = [sys.executable, str(HERE / "page.py"), str(options.results), str(options.page)]
-    subprocess.run(page, check=True)
-    print(f"{options.page} is made of {options.results}")
+    made = subprocess.run([*page, "--failed", *failed], check=False).returncode == 0
+    if made:
+        print(f"{options.page} is made of {options.results}")
     if failed:
         print(f"failed: {', '.join(failed)}", file=sys.stderr)
-    return 1 if failed else 0
+    return 0 if made and not failed else 1
+
+
+def ran_well(
+    name: str, run: Path, options: argparse.Namespace, others: dict[str, Path]
+) -> bool:
+    """Whether it came to its end with a result of its own, or is left out for want of a model.
+
+    Nothing of an earlier run is there when it starts.
+    """
+    command = command_of(name, run, options, others)
+    if command is None:
+        return True
+    result = options.results / f"{name}.json"
+    for older in (result, *options.results.glob(f"{name}.*.json")):
+        older.unlink(missing_ok=True)
+    print(f"== {name} ({time.strftime('%H:%M')})", flush=True)
+    return subprocess.run(command, check=False).returncode == 0 and result.is_file()
 
 
 if __name__ == "__main__":

@@ -29,18 +29,18 @@ def prepare(folder: Path, model: Path | None) -> dict[str, Path]:
     """The environments by name; one that cannot be made is told and left out."""
     found: dict[str, Path] = {}
     for name, packages in PACKAGES.items():
+        if name == "guidellm" and model is None:
+            print(f"{name}: left out, it needs --model's tokenizer", file=sys.stderr)
+            continue
         env = folder / name
         try:
             make(env, packages)
+            if name == "guidellm" and model is not None:
+                shutil.copytree(model, env / "tokenizer", dirs_exist_ok=True,
+                                ignore=shutil.ignore_patterns("*.safetensors"))  # fmt: skip
         except (OSError, subprocess.CalledProcessError) as problem:
             print(f"{name}: left out, it could not be installed ({problem})", file=sys.stderr)
             continue
-        if name == "guidellm":
-            if model is None:
-                print(f"{name}: left out, it needs --model's tokenizer", file=sys.stderr)
-                continue
-            shutil.copytree(model, env / "tokenizer", dirs_exist_ok=True,
-                            ignore=shutil.ignore_patterns("*.safetensors"))  # fmt: skip
         found[name] = env
     return found
 

@@ -1,15 +1,20 @@
 """docs/benchmarks.md from the JSON that the benchmarks write: RESULTS folder, PAGE file.
 
+`--failed` names the benchmarks that did not come to their end: their sections say so.
+
 A result has `machine`, `versions`, `load` (a sentence) and `rows`: `what`, `unit`,
 `values` (one a round) and `goal`. One without `rows` is shown as the numbers that it holds,
-by their names. A folder's run.py gives the section its words. A benchmark without a result
-keeps the section that the page has of it.
+by their names. A folder's run.py gives the section its words. Several results of one benchmark
+(`NAME.json`, `NAME.2.json`) are one section. A benchmark without a result keeps the section that
+the page has of it.
 """
 
 from __future__ import annotations
 
+import argparse
 import ast
 import json
+import re
 import statistics
 import sys
 from pathlib import Path
@@ -21,14 +26,19 @@ Made by `make bench` (benchmarks/page.py) from the JSON of each benchmark. Conte
 within a round; min, median and max are over the rounds. A machine that does other work beside
 gives other figures: compare the ratios and differences, not the times.
 """
+FAILED = "**The last run of this benchmark failed.**"
+
+
+def program_of(name: str) -> Path | None:
+    """The benchmark's program; None: there is no such benchmark."""
+    places = (HERE / name / "run.py", *HERE.glob(f"*/{name}.py"))
+    return next((place for place in places if place.is_file()), None)
 
 
 def words_of(name: str) -> str:
     """The docstring of the benchmark's program."""
-    for run in (HERE / name / "run.py", *HERE.glob(f"*/{name}.py")):
-        if run.is_file():
-            return ast.get_docstring(ast.parse(run.read_text())) or ""
-    return ""
+    run = program_of(name)
+    return ast.get_docstring(ast.parse(run.read_text())) or "" if run else ""
 
 
 def section(name: str, told: dict[str, object]) -> str:
@@ -73,23 +83,79 @@ def line(row: dict[str, object]) -> str:
 
 
 def main() -> int:
-    results, page = map(Path, sys.argv[1:3])
-    parts = earlier(page)
-    for file in sorted(results.glob("*.json")):
-        told = json.loads(file.read_text())
-        if rows_of(told):
-            parts[file.stem] = section(file.stem, told)
+    ask = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    ask.add_argument("results", type=Path)
+    ask.add_argument("page", type=Path)
+    ask.add_argument("--failed", nargs="*", default=[])
+    options = ask.parse_args()
+    parts = earlier(options.page)
+    told, unread = read_all(options.results)
+    for name, results in told.items():
+        parts[name] = section(name, merged(results))
+    for name in dict.fromkeys([*options.failed, *unread]):
+        parts[name] = with_failure(name, parts.get(name), fresh=name in told)
+    told_all = [parts[name].rstrip() + "\n" for name in sorted(parts)]
+    options.page.write_text("\n".join([HEAD, *told_all]).rstrip() + "\n")
+    return 1 if unread else 0
+
+
+def read_all(folder: Path) -> tuple[dict[str, list[dict[str, object]]], list[str]]:
+    """The results by benchmark, and the benchmarks of which a file cannot be read; all else is told."""
+    found: dict[str, list[dict[str, object]]] = {}
+    unread: list[str] = []
+    for file in sorted(folder.glob("*.json")):
+        name = file.name.split(".")[0]
+        if program_of(name) is None:
+            print(f"{file.name} is of no benchmark: left out", file=sys.stderr)
+        elif (told := read(file)) is None:
+            unread.append(name)
+        elif rows_of(told):
+            found.setdefault(name, []).append(told)
         else:
             print(f"{file.name} has no figures: left out", file=sys.stderr)
-    told_all = [parts[name].rstrip() + "\n" for name in sorted(parts)]
-    page.write_text("\n".join([HEAD, *told_all]).rstrip() + "\n")
-    return 0
+    return found, unread
+
+
+def merged(results: list[dict[str, object]]) -> dict[str, object]:
+    """One result: the values of a figure in all of them, with the first one's unit and goal."""
+    rows: dict[object, dict[str, object]] = {}
+    for row in (row for told in results for row in rows_of(told)):
+        known = rows.setdefault(row["what"], {**row, "values": []})
+        known["values"] = [*known["values"], *row["values"]]  # type: ignore[misc]
+    facts = {
+        key: "; ".join(dict.fromkeys(str(one[key]) for one in results if one.get(key)))
+        for key in ("machine", "load")
+    }
+    return {**results[0], **{k: v for k, v in facts.items() if v}, "rows": list(rows.values())}
+
+
+def read(file: Path) -> dict[str, object] | None:
+    """A benchmark's result; None, which is told, where the file holds none."""
+    try:
+        told = json.loads(file.read_text())
+    except (OSError, ValueError) as problem:
+        print(f"{file.name} cannot be read: {problem}", file=sys.stderr)
+        return None
+    if isinstance(told, dict):
+        return told
+    print(f"{file.name} cannot be read: it is no object", file=sys.stderr)
+    return None
+
+
+def with_failure(name: str, part: str | None, *, fresh: bool) -> str:
+    """The section with a sentence under its head on whose figures these are."""
+    if part is None:
+        return f"## {name}\n\n{words_of(name)}\n\n{FAILED} There are no figures of it."
+    head, rest = part.split("\n", 1)
+    whose = "The figures are those that it wrote before." if fresh else "The figures are of an earlier run."
+    return f"{head}\n\n{FAILED} {whose}\n{rest}"
 
 
 def earlier(page: Path) -> dict[str, str]:
     """The sections that the page has, by benchmark: one that was not run keeps its own."""
     text = page.read_text() if page.is_file() else ""
-    return {part.split("\n", 1)[0]: f"## {part}" for part in text.split("\n## ")[1:]}
+    parts = {part.split("\n", 1)[0]: f"## {part}" for part in text.split("\n## ")[1:]}
+    return {name: re.sub(rf"\n{re.escape(FAILED)}.*\n", "", part) for name, part in parts.items()}
 
 
 if __name__ == "__main__":

@@ -136,10 +136,16 @@ class StampedReading:
 def stamped(
     transport: asyncio.Transport, on_data: Callable[[bytes, int | None], None]
 ) -> StampedReading | None:
-    """Reading with stamps where the system has them; None where the transport reads itself."""
+    """Reading with stamps where the system has them; None where the transport reads itself.
+
+    That it also does where no second descriptor is left.
+    """
     if not sys.platform.startswith("linux") or transport.get_extra_info("ssl_object"):
         return None
-    return StampedReading(transport, on_data)
+    try:
+        return StampedReading(transport, on_data)
+    except OSError:
+        return None
 
 
 def stamp_arrivals(transport: asyncio.Transport) -> None:

@@ -31,7 +31,7 @@ from stagelens.ready import check_ready, remove_ready, write_ready
 from stagelens.sender import TOKEN_VARIABLE, sender_headers
 from stagelens.settings import Config
 from tracer import semconv
-from tracer.clock import SystemClock
+from tracer.clock import SystemClock, boot_id
 from tracer.export import OtlpExporter
 from tracer.export_settings import ExportSettings
 from tracer.ids import RandomIds
@@ -233,11 +233,13 @@ def _run_engine(
 
 
 def _resource(config: Config) -> Resource:
+    boot = boot_id()
     return Resource.create(
         {
             semconv.SERVICE_NAME: config.proxy.service_name,
             semconv.SERVICE_VERSION: version("stagelens"),
             semconv.SERVICE_INSTANCE_ID: uuid.uuid4().hex,
+            **({semconv.BOOT_ID: boot} if boot else {}),
         }
     )
 

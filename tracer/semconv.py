@@ -52,6 +52,7 @@ ERROR_TYPE: Final = "error.type"
 SERVICE_NAME: Final = "service.name"
 SERVICE_VERSION: Final = "service.version"
 SERVICE_INSTANCE_ID: Final = "service.instance.id"
+BOOT_ID: Final = "stagelens.boot_id"  # of the kernel whose clock stamped the spans, where it tells
 
 # --- one request's record, on its root span ----------------------------------
 RECORD_VERSION: Final = "stagelens.record.version"  # int; its presence marks a root with a record

@@ -12,7 +12,6 @@ import argparse
 import contextlib
 import csv
 import json
-import os
 import random
 import resource
 import shutil
@@ -30,6 +29,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from benchmarks.cores import bind, two_cores
 from dashboards.models.records import Record
 from stagelens.bench.figures import percentile
 from stagelens.bench.machine import machine, versions
@@ -39,7 +39,7 @@ from stagelens.bench.settings import BenchSettings
 from tracer.clock import SystemClock
 
 HERE = Path(__file__).resolve().parent
-LOAD_CORE, TARGET_CORE = {0}, {1}
+CORES = two_cores()  # ``one`` is the load's, ``other`` the target's
 LEVELS = (50, 90, 99)
 FIRST_S = 0.06
 """Median time to the first token of the target's answers."""
@@ -80,7 +80,7 @@ def target(folder: Path, first_s: float = FIRST_S) -> Iterator[Target]:
     process = subprocess.Popen(
         [sys.executable, str(HERE / "target.py"), str(port), str(log), str(first_s)],
         stdout=subprocess.PIPE,
-        preexec_fn=lambda: os.sched_setaffinity(0, TARGET_CORE),  # noqa: PLW1509  no threads here
+        preexec_fn=lambda: bind(CORES.other),  # noqa: PLW1509  no threads here
     )  # fmt: skip
     try:
         assert process.stdout is not None
@@ -103,7 +103,7 @@ def ours(
             [sys.executable, "-m", "stagelens", "bench", "--url", one.url, "--rate", str(rate),
              "--arrivals", arrivals, "--duration", str(seconds), "--warmup", "2", "--input", "64",
              "--output", "16", "--format", "csv", "--out", str(out), "--quiet"],
-            check=True, preexec_fn=lambda: os.sched_setaffinity(0, LOAD_CORE),
+            check=True, preexec_fn=lambda: bind(CORES.one),
         )  # fmt: skip
         used = cpu_s() - before
         rows = [r for r in csv.DictReader(out.open()) if r["measured"] == "True"]
@@ -154,13 +154,13 @@ def replayed(folder: Path, count: int = 1000) -> list[dict[str, object]]:
             cached_tokens=0, **times,
         ))  # fmt: skip
         at_ns += int(rng.expovariate(1 / 20e6))
-    os.sched_setaffinity(0, LOAD_CORE)
+    bind(CORES.one)
     with target(folder) as one:
         settings = BenchSettings(url=one.url, replay="made")
         runner = Runner(settings, "r", None, SystemClock(), recorded=choose(made))
         ran = run_fast(runner.run())
         truth = one.truth(count)
-    os.sched_setaffinity(0, LOAD_CORE | TARGET_CORE)
+    bind(CORES.allowed)
     [(level, _)] = ran.levels
     wanted = [(b.start_unix_ns - a.start_unix_ns) / 1e9 for a, b in pairwise(made)]
     gaps = [b - a for a, b in pairwise(truth.at)]
@@ -216,7 +216,7 @@ def guidellm(folder: Path, options: argparse.Namespace) -> tuple[dict[str, list[
              "--data", "kind=synthetic_text,prompt_tokens=64,output_tokens=16",
              "--output", f"kind=json,path={out}", "--disable-console"],
             check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            preexec_fn=lambda: os.sched_setaffinity(0, LOAD_CORE),
+            preexec_fn=lambda: bind(CORES.one),
         )  # fmt: skip
         requests = json.loads(out.read_text())["benchmarks"][0]["requests"]["successful"]
         truth = one.truth(len(requests))
@@ -257,8 +257,8 @@ def main() -> int:
     finally:
         shutil.rmtree(scratch)
     told = {"machine": machine(), "versions": versions(), "rows": rows,
-            "load": f"{options.rate:g} requests/s for {options.seconds:g} s, 16 tokens, one core; "
-            f"{options.rounds} rounds", "made_at": time.strftime("%Y-%m-%d")}  # fmt: skip
+            "load": CORES.told(f"{options.rate:g} requests/s for {options.seconds:g} s, 16 tokens, one "
+            f"core; {options.rounds} rounds"), "made_at": time.strftime("%Y-%m-%d")}  # fmt: skip
     print(f"machine: {told['machine']}; load: {told['load']}")
     for one in rows:
         v = one["values"]

@@ -19,7 +19,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from fake import TOKENS
-from run import HERE, LOAD_CORE, at, load, running, start, wait
+from run import CORES, HERE, at, load, running, start, wait
 
 from collectors.store.client import open_store
 from collectors.store.url import StoreUrl
@@ -36,7 +36,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as scratch:
         folder, upstream = Path(scratch), free_port()
         told = folder / "told.jsonl"
-        fake = start([sys.executable, str(HERE / "fake.py"), str(upstream), str(told)], LOAD_CORE,
+        fake = start([sys.executable, str(HERE / "fake.py"), str(upstream), str(told)], CORES.other,
                      folder / "fake.log")  # fmt: skip
         wait(upstream, "/v1/models", fake, folder / "fake.log")
         try:
@@ -65,8 +65,8 @@ def main() -> int:
         rows = [{"what": f"{name}: record - truth, |p99|", "unit": "ms", "goal": "at most 1",
                  "values": [at([abs(v) for v in values])[1]]} for name, values in gaps.items()]  # fmt: skip
         facts = {"machine": machine(), "versions": versions(("stagelens", "uvloop", "httptools")),
-                 "load": f"{options.streams} streams at once, {options.requests} requests, "
-                 "a round before as warm-up"}  # fmt: skip
+                 "load": CORES.told(f"{options.streams} streams at once, {options.requests} requests, "
+                 "a round before as warm-up")}  # fmt: skip
         options.out.write_text(json.dumps({**facts, "rows": rows}, indent=2))
     return 0
 

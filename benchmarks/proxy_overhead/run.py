@@ -28,13 +28,14 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from benchmarks.cores import bind, two_cores
 from benchmarks.proxy_overhead.ways import WAYS
 from stagelens.bench.machine import machine, versions
 from tests.support.programs import free_port
 
 HERE = Path(__file__).resolve().parent
 TOKENS = 202  # chunks of one stream: role, tokens, end
-PROXY_CORE, LOAD_CORE = {0}, {1}
+CORES = two_cores()  # ``one`` is the proxy's, ``other`` that of upstream, load and collector
 COLLECTOR_NICE = 10  # as the collector that `stagelens serve` starts: it shares the load's core here
 
 
@@ -60,10 +61,10 @@ class Proxy:
 
 
 def start(
-    command: list[str], cores: set[int], log: Path, nice: int = 0, **env: str
+    command: list[str], cores: frozenset[int], log: Path, nice: int = 0, **env: str
 ) -> subprocess.Popen[bytes]:
     def place() -> None:
-        os.sched_setaffinity(0, cores)
+        bind(cores)
         os.nice(nice)
 
     with log.open("wb") as out:
@@ -103,7 +104,7 @@ def running(name: str, upstream: int, folder: Path, options: argparse.Namespace)
         collector = start(
             [sys.executable, "-m", "stagelens", "collect", "--store", f"chdb://{folder}/{name}",
              "--otlp-port", "0", "--api-port", "0", "--ready-file", str(ready)],
-            LOAD_CORE, folder / "collector.log", COLLECTOR_NICE,
+            CORES.other, folder / "collector.log", COLLECTOR_NICE,
         )  # fmt: skip
         helpers.append(collector)
         while not ready.exists():
@@ -131,7 +132,7 @@ def running(name: str, upstream: int, folder: Path, options: argparse.Namespace)
         command = [f"{options.vllm_router}/bin/vllm-router", "--host", "127.0.0.1", "--port",
                    str(port), "--worker-urls", url, "--policy", "round_robin",
                    "--prometheus-port", str(free_port())]  # fmt: skip
-    process = start(command, PROXY_CORE, log, **env)
+    process = start(command, CORES.one, log, **env)
     try:
         wait(port, "/v1/models", process, log)
         yield Proxy(port, process)
@@ -170,7 +171,7 @@ def load(port: int, streams: int, requests: int) -> dict[str, object]:
     made = subprocess.run(
         [sys.executable, str(HERE / "load.py"), str(port), str(streams), str(requests)],
         check=True, stdout=subprocess.PIPE,
-        preexec_fn=lambda: os.sched_setaffinity(0, LOAD_CORE),
+        preexec_fn=lambda: bind(CORES.other),
     )  # fmt: skip
     return json.loads(made.stdout)
 
@@ -222,8 +223,8 @@ def main() -> int:
     if options.out:
         facts = {
             "machine": machine(), "versions": versions(("stagelens", "aiohttp", "uvicorn", "uvloop")),
-            "load": f"{options.rounds} rounds, streams at once: {options.streams}; one core for the "
-            "proxy, one for upstream and load", "rows": rows(rounds, names, options.streams),
+            "load": CORES.told(f"{options.rounds} rounds, streams at once: {options.streams}; one core "
+            "for the proxy, one for upstream and load"), "rows": rows(rounds, names, options.streams),
         }  # fmt: skip
         plain = [{f"{n} @ {s}": vars(f) for (n, s), f in r.items()} for r in rounds]
         options.out.write_text(json.dumps({**facts, "rounds": plain}, indent=2))
@@ -236,7 +237,7 @@ def one_round(
     found: dict[tuple[str, int], Figures] = {}
     with tempfile.TemporaryDirectory() as scratch:
         folder, port = Path(scratch), free_port()
-        fake = start([sys.executable, str(HERE / "fake.py"), str(port)], LOAD_CORE, folder / "fake.log")
+        fake = start([sys.executable, str(HERE / "fake.py"), str(port)], CORES.other, folder / "fake.log")
         wait(port, "/v1/models", fake, folder / "fake.log")
         try:
             for name in names if number % 2 == 0 else reversed(names):

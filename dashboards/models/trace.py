@@ -124,6 +124,9 @@ class Span(Model):
     duration_ns: int
     status: str
     status_message: str
+    boot_id: str | None = Field(
+        default=None, description="of the kernel whose clock stamped it, where its sender told"
+    )
     attributes: dict[str, str]
     events: tuple[SpanEvent, ...]
 

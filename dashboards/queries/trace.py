@@ -38,7 +38,7 @@ WHERE TraceId = {id:String}
 _SPANS_SQL: Final = """\
 SELECT SpanId, ParentSpanId, SpanName, SpanKind, ServiceName, Duration, StatusCode,
   leftUTF8(StatusMessage, {chars:UInt32}) AS Message,
-  toUnixTimestamp64Nano(Timestamp) AS StartNs,
+  toUnixTimestamp64Nano(Timestamp) AS StartNs, ResourceAttributes[{boot:String}] AS BootId,
   mapApply((k, v) -> (k, leftUTF8(v, {chars:UInt32})), SpanAttributes) AS Attrs,
   arrayMap(t -> toUnixTimestamp64Nano(t), Events.Timestamp) AS EventNs,
   Events.Name AS EventNames, Events.Attributes AS EventAttrs
@@ -86,7 +86,9 @@ def trace(store: QueryStore, trace_id: str, limits: QueryLimits | None = None) -
     """
     bound = limits or QueryLimits()
     place = find_trace(store, parse_trace_id(trace_id), bound)
-    params: dict[str, object] = {**place.params, "chars": MOST_VALUE_CHARS, "most": MOST_SPANS}
+    params: dict[str, object] = {
+        **place.params, "chars": MOST_VALUE_CHARS, "most": MOST_SPANS, "boot": semconv.BOOT_ID,
+    }  # fmt: skip
     rows = run(store, _SPANS_SQL, params, bound)
     if not rows:
         raise NotStoredError(none_stored(place.trace_id))
@@ -172,6 +174,7 @@ def _span(row: Row, node: Node, origin_ns: int) -> Span:
         duration_ns=row["Duration"],
         status=row["StatusCode"],
         status_message=row["Message"],
+        boot_id=row["BootId"] or None,
         attributes=attributes,
         events=tuple(
             SpanEvent(name=name, offset_ns=at - origin_ns, attributes=more)

@@ -7,8 +7,10 @@ from typing import Any
 
 from proxy.stream.sse import SseEvent, SseReader
 from proxy.upstream.decode import Decoder, Unreadable, decoder_for
+from stagelens.bench.alike import Alike
 from stagelens.bench.sample import Sample
 
+_JSON = json.JSONDecoder()
 MOST_SAID = 300
 MOST_BODY = 64 * 1024 * 1024
 MOST_TOKENS = 2**40
@@ -27,6 +29,10 @@ class Answer:
         self._held = 0
         self._sse = self._untyped = False
         self._done = False
+        self._last: dict[int, int] = {}  # by choice: when its latest token came
+        self._alike = Alike()
+        self._at_rest = False  # a stream, and no event of it is begun
+        self._finished: set[int] = set()
         self.text: list[str] = []
 
     def head(self, status: int, headers: dict[bytes, bytes], now_ns: int) -> None:
@@ -51,6 +57,9 @@ class Answer:
 
     def body(self, data: bytes, now_ns: int) -> None:
         """A part of the body, read from the socket at ``now_ns``."""
+        if self._at_rest and (said := self._alike.word(data)):
+            self._token(said, self._alike.index, now_ns)
+            return
         if not self._sample.first_chunk_ns:
             self._sample.first_chunk_ns = now_ns
         if self._decoder is None:
@@ -67,15 +76,22 @@ class Answer:
             self._untyped = False
             self._sse = not data.lstrip().startswith((b"{", b"["))
         if self._sse:
-            if data.find(b"\n") == len(data) - 2 and _is_plain(data) and self._events.at_rest:
-                self._data(data[6:-2], now_ns)
-                return
-            for event in self._events.feed(data):
-                self._event(event, now_ns)
+            self._stream(data, now_ns)
             return
         self._held += len(data)
         if self._held <= MOST_BODY:
             self._whole.append(data)
+
+    def _stream(self, data: bytes, now_ns: int) -> None:
+        if data.find(b"\n") == len(data) - 2 and _is_plain(data) and self._events.at_rest:
+            event = self._data(data[6:-2], now_ns)
+            if event is not None and self._decoder is None:
+                self._at_rest = True
+                self._alike.learn(data, event)
+            return
+        for told in self._events.feed(data):
+            self._event(told, now_ns)
+        self._at_rest = self._decoder is None and self._events.at_rest
 
     def ended(self, now_ns: int) -> None:
         """The response is whole, by its own framing."""
@@ -86,7 +102,7 @@ class Answer:
             self._fail(f"http_{one.status}", body.decode("utf-8", "replace"))
         elif self._sse:
             self._part(b"\n\n", now_ns)  # the last line may have no end
-            if not self._done and not one.finish:
+            if not self._done and not self._all_finished:
                 self._fail("cut_stream", "the stream ended without a finish reason or [DONE]")
         else:
             self._document(body)
@@ -102,12 +118,13 @@ class Answer:
         elif data := told.data.strip():
             self._data(data, now_ns)
 
-    def _data(self, data: bytes, now_ns: int) -> None:
+    def _data(self, data: bytes, now_ns: int) -> dict[str, Any] | None:
+        """The event, where it could be read."""
         if data == b"[DONE]":
             self._done = True
-            return
+            return None
         try:
-            event = json.loads(data)
+            event: dict[str, Any] = _parsed(data)
             if event.get("error"):
                 self._fail("stream_error", str(event["error"]))
             for choice in event.get("choices") or ():
@@ -115,21 +132,34 @@ class Answer:
             self._usage(event.get("usage"))
         except (ValueError, AttributeError, TypeError, RecursionError):
             self._fail("bad_event", data.decode("utf-8", "replace"))
+            return None
+        return event
 
     def _choice(self, choice: dict[str, Any], now_ns: int) -> None:
-        one = self._sample
-        said = _words(choice.get("delta") or choice)
-        if said:
-            if one.first_token_ns:
-                one.gaps.append(now_ns - one.last_token_ns)
-            else:
-                one.first_token_ns = now_ns
-            one.last_token_ns = now_ns
-            one.chunks += 1
-            if self._keep:
-                self.text.append(said)
+        index = choice.get("index") or 0
+        if said := _words(choice.get("delta") or choice):
+            self._token(said, index, now_ns)
         if reason := choice.get("finish_reason"):
-            one.finish = str(reason)
+            self._sample.finish = str(reason)
+            self._finished.add(index)
+
+    def _token(self, said: str, index: int, now_ns: int) -> None:
+        one = self._sample
+        before_ns = self._last.get(index)
+        if before_ns is None:
+            one.choices += 1
+            one.first_token_ns = one.first_token_ns or now_ns
+        else:
+            one.gaps.append(now_ns - before_ns)
+        self._last[index] = one.last_token_ns = now_ns
+        one.chunks += 1
+        if self._keep and not index:
+            self.text.append(said)
+
+    @property
+    def _all_finished(self) -> bool:
+        """Each choice that said something, and at least one."""
+        return bool(self._finished) and self._finished >= self._last.keys()
 
     def _document(self, body: bytes) -> None:
         try:
@@ -154,6 +184,19 @@ class Answer:
         if not self._sample.error:
             self._sample.error = kind
             self._sample.said = " ".join(said.split())[:MOST_SAID]
+
+
+def _parsed(data: bytes) -> Any:  # noqa: ANN401
+    """As ``json.loads``, which first looks for other encodings than UTF-8.
+
+    Raises:
+        ValueError: it is no JSON.
+    """
+    text = data.decode().strip()
+    value, end = _JSON.raw_decode(text)
+    if end != len(text):
+        raise ValueError("more than one value")
+    return value
 
 
 def _is_plain(data: bytes) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from stagelens.bench.drive import WARMUP, lengths
+from stagelens.bench.drive import WARMUP, choices, lengths
 from stagelens.bench.models import Level
 from stagelens.bench.plan import DEFAULT_OUTPUT
+from stagelens.bench.sample import CLIENT_LIMIT
 from stagelens.bench.settings import BenchSettings
 
 _ARRIVALS = {
@@ -18,6 +19,10 @@ LATE_NS = 5_000_000
 _CLOCKS = (
     "TTFT and E2E count from the time a request was meant to be sent; the lines from the send "
     "count from its bytes' leaving. TPOT is by the server's token count."
+)
+_CHOICES = (
+    "Each request asks for {} answers: output tokens are of all together, TPOT is the sum of their "
+    "spans over the sum of their gaps, and a request ends with the last of them."
 )
 _AS_RECORDED = (
     "Prefixes: a prompt shares as many words with an earlier one as its record found cached "
@@ -36,7 +41,7 @@ def assumptions(
     return (
         _load(settings), _lengths(settings), *notes, *_prefixes(settings), *_primers(levels),
         _warmup(settings),
-        _CLOCKS, _SEED.format(settings.seed),
+        _CLOCKS, *_choices(settings), _SEED.format(settings.seed),
         *_doubts(levels),
     )  # fmt: skip
 
@@ -66,6 +71,10 @@ def _lengths(settings: BenchSettings) -> str:
     turns = "" if settings.turns == "1" else f"; turns {settings.turns}, {settings.think_s:g} s apart"
     output = settings.output or DEFAULT_OUTPUT
     return f"Lengths: prompts {settings.input}, answers {output}{forced}, tokens{turns}."
+
+
+def _choices(settings: BenchSettings) -> tuple[str, ...]:
+    return () if (count := choices(settings)) == 1 else (_CHOICES.format(count),)
 
 
 def _prefixes(settings: BenchSettings) -> tuple[str, ...]:
@@ -104,28 +113,47 @@ def _warmup(settings: BenchSettings) -> str:
 
 
 def _doubts(levels: Sequence[Level]) -> list[str]:
-    found = []
-    for one in levels:
-        late = one.figure("late").p99_ns
-        if late is not None and late > LATE_NS:
-            found.append(
-                f"{one.label}: requests left late by {late / 1e6:.1f} ms at p99 (new connections, or "
-                "a busy machine here); the figures from the send do not hold that."
-            )
-        if one.outputs_known and one.outputs_as_meant < one.outputs_known:
-            short = one.outputs_known - one.outputs_as_meant
-            found.append(f"{one.label}: {short} of {one.outputs_known} answers had another length.")
-        if one.inputs_known and one.inputs_as_meant < one.inputs_known:
-            other = one.inputs_known - one.inputs_as_meant
-            found.append(f"{one.label}: {other} of {one.inputs_known} prompts had another length.")
-        if one.figure("itl_chunk").n:
-            why = "some chunks were not one token each" if one.output_tokens is not None else (
-                "the server counted no tokens, so a chunk need not be one"
-            )
-            found.append(f"{one.label}: {why}; see chunk gaps.")
-        if one.counts.resent:
-            found.append(
-                f"{one.label}: {one.counts.resent} requests were sent again, as their kept connection "
-                "closed before any answer; a server that drops work looks the same."
-            )
-    return found
+    kinds = (_lateness, _other_lengths, _chunks, _second_sends, _without_sockets)
+    return [f"{one.label}: {told}" for one in levels for kind in kinds for told in kind(one)]
+
+
+def _lateness(one: Level) -> Iterator[str]:
+    late = one.figure("late").p99_ns
+    if late is not None and late > LATE_NS:
+        yield (
+            f"requests left late by {late / 1e6:.1f} ms at p99 (new connections, or a busy machine "
+            "here); the figures from the send do not hold that."
+        )
+
+
+def _other_lengths(one: Level) -> Iterator[str]:
+    if one.outputs_as_meant < one.outputs_known:
+        short = one.outputs_known - one.outputs_as_meant
+        yield f"{short} of {one.outputs_known} answers had another length."
+    if one.inputs_as_meant < one.inputs_known:
+        other = one.inputs_known - one.inputs_as_meant
+        yield f"{other} of {one.inputs_known} prompts had another length."
+
+
+def _chunks(one: Level) -> Iterator[str]:
+    if one.figure("itl_chunk").n:
+        why = "some chunks were not one token each" if one.output_tokens is not None else (
+            "the server counted no tokens, so a chunk need not be one"
+        )
+        yield f"{why}; see chunk gaps."
+
+
+def _second_sends(one: Level) -> Iterator[str]:
+    if one.counts.resent:
+        yield (
+            f"{one.counts.resent} requests were sent again, as their kept connection closed before "
+            "any answer; a server that drops work looks the same."
+        )
+
+
+def _without_sockets(one: Level) -> Iterator[str]:
+    if unsent := one.counts.errors.get(CLIENT_LIMIT):
+        yield (
+            f"{unsent} requests were not sent, as this client had no socket for them (see `ulimit -n`): "
+            "that is not the server's doing."
+        )

@@ -52,6 +52,7 @@ _LIST = "a number, or several with commas between"
 @click.option("--ignore-eos/--no-ignore-eos", default=None, help="Force answers' lengths (yes).")
 @click.option("--body", help="JSON object laid over each request's body.")
 @click.option("--timeout", "timeout_s", type=float, help="Longest wait for an answer (600 s).")
+@click.option("--ca", type=click.Path(path_type=Path), help="Certificates to trust besides (PEM).")
 @click.option("--seed", type=int, help="0.")
 @click.option("--goodput", metavar="LIMITS", help="Count requests within ttft=0.5,tpot=0.05 (s).")
 @click.option("--find-max-goodput", metavar="LIMITS", help="Search the highest rate within them.")
@@ -71,6 +72,7 @@ def bench(file: Path | None, key_env: str, **given: Any) -> None:  # noqa: ANN40
     Give one of --rate, --concurrency, --replay and --find-max-goodput. Every request is
     tagged run=NAME, so that report, compare and whatif work on it where Stagelens serves.
     """
+    from stagelens.bench.interrupt import Interrupts
     from stagelens.bench.whole import Where, run_bench
 
     settings = make_settings(file, given)
@@ -79,15 +81,16 @@ def bench(file: Path | None, key_env: str, **given: Any) -> None:  # noqa: ANN40
     form, out = given["form"], given["out"]
     if out is not None:
         _check_out(out)
-    try:
-        ended = run_bench(settings, name, _key(key_env), where, given["quiet"])
-    except (KeyboardInterrupt, asyncio.CancelledError):
-        sys.stderr.write("stagelens: stopped before there was anything to tell\n")
-        sys.exit(130)
-    text = ended.shown(form)
-    written = out is not None and _written(out, text)
-    if not written:
-        click.echo(text, nl=False)
+    with Interrupts() as interrupts:
+        try:
+            ended = run_bench(settings, name, _key(key_env), where, given["quiet"], interrupts)
+        except (KeyboardInterrupt, asyncio.CancelledError):
+            sys.stderr.write("stagelens: stopped before there was anything to tell\n")
+            sys.exit(130)
+        text = ended.shown(form)
+        written = out is not None and _written(out, text)
+        if not written:
+            click.echo(text, nl=False)
     sys.exit(130 if ended.result.interrupted else int(out is not None and not written))
 
 

@@ -9,7 +9,7 @@ from itertools import chain, islice
 
 from stagelens.bench.pacer import Pacer
 from stagelens.bench.plan import Plan, Step
-from stagelens.bench.sample import Sample
+from stagelens.bench.sample import INTERRUPTED, Sample
 from stagelens.bench.settings import BenchSettings
 from stagelens.bench.talk import Conversation, Message, Speech
 from stagelens.bench.wire import Client
@@ -18,7 +18,7 @@ from tracer.ids import RandomIds
 
 DEFAULT_S = 30.0
 DEFAULT_WARMUP_S = 5.0
-MADE_AHEAD = 5_000
+MADE_AHEAD, AHEAD_CHARS = 5_000, 64_000_000
 HEAD_START_NS = 20_000_000
 WARMUP = ".warmup"
 """Ends the name of the run that warm-up requests are tagged with."""
@@ -37,6 +37,7 @@ class Driver:
         self._client, self._speech, self._settings = client, speech, settings
         self._plan, self._clock, self._on_change = plan, clock, on_change
         self._ids = RandomIds()
+        self._choices = choices(settings)
         self.step = step
         self.samples: list[Sample] = []
         self.in_flight = self.peak = self.ended = 0
@@ -84,6 +85,13 @@ class Driver:
         for task in (self._sending, *self._tasks):
             if task is not None:
                 task.cancel()
+
+    def abandon(self) -> None:
+        """As :meth:`stop`, for one whose :meth:`run` is not waited for any more."""
+        self.stop()
+        for one in self.samples:
+            if not one.end_ns:
+                one.end_ns, one.error = self.stopped_ns, one.error or INTERRUPTED
 
     async def _send(self, talks: Iterator[Conversation]) -> None:
         for primer in self._plan.primers:
@@ -173,24 +181,26 @@ class Driver:
             sample = Sample(
                 number=len(self.samples), intended_ns=intended_ns, measured=measured,
                 conversation=number, turn=place, meant_input=turn.input_tokens,
-                meant_output=turn.output_tokens, stream=stream,
+                meant_output=turn.output_tokens * self._choices, stream=stream,
             )  # fmt: skip
             more = place + 1 < len(talk.turns)
-            text = await self._one(sample, history, keep_text=more)
+            text = await self._one(sample, history, turn.output_tokens, keep_text=more)
             if sample.error or not more:
                 return
             history.append({"role": "assistant", "content": text or "."})
             intended_ns = sample.end_ns + seconds_to_ns(self._settings.think_s)
             await asyncio.sleep((intended_ns - self._clock.mono_ns()) / 1e9)
 
-    async def _one(self, sample: Sample, history: list[Message], *, keep_text: bool) -> str:
+    async def _one(
+        self, sample: Sample, history: list[Message], tokens: int, *, keep_text: bool
+    ) -> str:
         tags = self._tags if sample.measured else self._warmup_tags
         parent = ""
         if self._speech.own_traces:
             sample.trace_id = f"{self._ids.trace_id():032x}"
             parent = f"00-{sample.trace_id}-{self._ids.span_id():016x}-01"
         request = self._speech.request(
-            history, sample.meant_output or 1, stream=sample.stream, tags=tags, traceparent=parent
+            history, tokens, stream=sample.stream, tags=tags, traceparent=parent
         )
         self.samples.append(sample)
         self.in_flight += 1
@@ -214,9 +224,23 @@ def lengths(settings: BenchSettings) -> tuple[float, float | None]:
     return warmup_s, DEFAULT_S
 
 
+def choices(settings: BenchSettings) -> int:
+    """How many answers each request asks for: ``n`` of its body."""
+    told = settings.body.get("n")
+    return told if type(told) is int and told > 1 else 1
+
+
 def _made_ahead(talks: Iterator[Conversation], count: int | None) -> Iterator[Conversation]:
-    """The same, with the first thousands made now and not while times are taken."""
-    first = list(islice(talks, min(MADE_AHEAD, count or MADE_AHEAD)))
+    """The same, with the first thousands made now and not while times are taken.
+
+    Of long ones fewer: ``AHEAD_CHARS`` of text are enough to hold.
+    """
+    first, chars = [], 0
+    for talk in islice(talks, min(MADE_AHEAD, count or MADE_AHEAD)):
+        first.append(talk)
+        chars += sum(len(said["content"]) for turn in talk.turns for said in turn.messages)
+        if chars >= AHEAD_CHARS:
+            break
     return chain(first, talks)
 
 

@@ -24,7 +24,7 @@ from tracer.clock import Anchor
 _PLAIN = (
     "number", "measured", "conversation", "turn", "trace_id", "status", "error", "finish",
     "meant_input", "input_tokens", "meant_output", "output_tokens", "cached_tokens", "chunks",
-    "resent", "said",
+    "choices", "resent", "said",
 )  # fmt: skip
 _TIMES = ("late_ns", "ttft_ns", "ttft_sent_ns", "e2e_ns", "e2e_sent_ns", "tpot_ns")
 COLUMNS = ("level", "run", *_PLAIN, "intended_unix_ns", *_TIMES)

@@ -7,6 +7,8 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+MOST = 10_000_000
+"""Longer ones are cut, as the far end of a wide distribution would give now and then."""
 _RULE = (
     "write a number, uniform:LOW,HIGH, normal:MEAN,SD, lognormal:MEAN,SD, exponential:MEAN "
     "or choice:A,B,…"
@@ -32,13 +34,13 @@ def parse_lengths(text: str) -> Lengths:
         values = [float(part) for part in (rest or kind).split(",")]
     except ValueError:
         raise ValueError(f"length {text!r} is not known: {_RULE}") from None
-    if not all(math.isfinite(v) and 0 <= v <= 10_000_000 for v in values):
+    if not all(math.isfinite(v) and 0 <= v <= MOST for v in values):
         raise ValueError(f"length {text!r} has a number that no length is: {_RULE}")
     make = _KINDS.get(kind if rest else "fixed")
     found = make(values) if make else None
     if found is None:
         raise ValueError(f"length {text!r} is not known: {_RULE}")
-    return Lengths(text.strip(), lambda rng: max(1, round(found(rng))))
+    return Lengths(text.strip(), lambda rng: max(1, min(MOST, round(found(rng)))))
 
 
 Draw = Callable[[random.Random], float]

@@ -54,11 +54,17 @@ def is_good(sample: Sample, limits: Mapping[str, float]) -> bool:
     """
     for measure, seconds in limits.items():
         value = value_of(sample, measure)
-        if value is None and not sample.error and measure == "tpot" and sample.first_token_ns:
+        if measure == "tpot" and _is_one_token(sample):
             continue
         if value is None or value > seconds * 1e9:
             return False
     return not sample.error
+
+
+def _is_one_token(sample: Sample) -> bool:
+    """By the server's count; one that it did not count may have had more."""
+    counted = sample.output_tokens is not None and bool(sample.first_token_ns)
+    return counted and not sample.error and sample.tpot_ns is None
 
 
 def at_percentile(
@@ -66,15 +72,15 @@ def at_percentile(
 ) -> dict[str, float | None]:
     """Nanoseconds of each limited measure at ``level`` (0..100); ``None`` is beyond any limit.
 
-    A request without the figure counts as slower than all others (for TPOT: only one
-    that failed).
+    A request without the figure counts as slower than all others; an answer of one token is
+    not among those that have a TPOT.
     """
     found: dict[str, float | None] = {}
     for measure in limits:
         values = [
             math.inf if (v := value_of(s, measure)) is None else v
             for s in samples
-            if not (measure == "tpot" and not s.error and s.tpot_ns is None)
+            if not (measure == "tpot" and _is_one_token(s))
         ]
         value = percentile(sorted(values), level)
         found[measure] = value if value is not None and math.isfinite(value) else None

@@ -9,13 +9,13 @@ from stagelens.bench.drive import Driver
 from stagelens.bench.figures import figures
 from stagelens.bench.limits import at_percentile, is_good
 from stagelens.bench.models import Counts, Figures, Level, Point
-from stagelens.bench.sample import Sample
+from stagelens.bench.sample import CLIENT_LIMIT, INTERRUPTED, Sample
 from stagelens.bench.settings import BenchSettings
 
-INTERRUPTED = "interrupted"
 HELD_SHARE, HICCUP_NS = 0.1, 250_000_000
 """A schedule is held that ended late by less than this share of it, or by no more than a hiccup
 of a busy machine; one that took twice its time is not."""
+UNANSWERED = 3
 
 
 def make_level(driver: Driver, settings: BenchSettings) -> Level:
@@ -56,6 +56,14 @@ def no_verdict(level: Level, driver: Driver) -> str:
     """Why a level tells nothing of whether the server holds its rate; "" when it does."""
     if level.meets_limits is None:
         return f"at {level.rate:g}/s no request was measured: give more --duration, or --requests"
+    if unsent := level.counts.errors.get(CLIENT_LIMIT):
+        said = level.counts.said.get(CLIENT_LIMIT)
+        return f"at {level.rate:g}/s this client had no socket for {unsent} requests ({said})"
+    if "tpot" in level.at_percentile and level.counts.ok and not level.figure("tpot").n:
+        return (
+            f"at {level.rate:g}/s no answer has a TPOT: it needs two tokens, and the server's count "
+            "of them"
+        )
     times = [s.intended_ns for s in driver.samples if s.turn == 0]
     lasted_ns = max(times) - min(times)
     if driver.behind_ns > min(max(HELD_SHARE * lasted_ns, HICCUP_NS), lasted_ns or HICCUP_NS):
@@ -64,6 +72,22 @@ def no_verdict(level: Level, driver: Driver) -> str:
             f"behind after {lasted_ns / 1e9:.3g} s"
         )
     return ""
+
+
+def unanswered(levels: Sequence[Level]) -> str:
+    """Why a search ends after levels of which the last few had no answer at all; "" otherwise.
+
+    Each lower rate takes longer, down to hours for a server that answers none.
+    """
+    last = levels[-UNANSWERED:]
+    if len(last) < UNANSWERED or any(one.counts.ok for one in last):
+        return ""
+    rates = ", ".join(f"{one.rate:g}" for one in last)
+    said = "; ".join(f"{kind}: {words}" for kind, words in last[-1].counts.said.items())
+    return (
+        f"at {rates} requests/s not one was answered ({said or ', '.join(last[-1].counts.errors)}): "
+        "give a lower --rate if the load is why"
+    )
 
 
 def _figures(whole: Sequence[Sample]) -> tuple[Figures, ...]:

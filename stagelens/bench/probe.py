@@ -10,7 +10,7 @@ from itertools import combinations
 from stagelens.bench.sample import Sample
 from stagelens.bench.settings import BenchSettings
 from stagelens.bench.talk import Speech
-from stagelens.bench.wire import Client, Target
+from stagelens.bench.wire import Client, Target, UntrustedError
 from stagelens.bench.words import FEW, WORDS, Scale, probe_text
 from stagelens.errors import UserError
 
@@ -60,6 +60,8 @@ async def _scale(client: Client, speech: Speech, settings: BenchSettings, first:
 async def _only_model(client: Client, speech: Speech, url: str) -> str:
     try:
         status, body = await client.get(speech.models())
+    except UntrustedError as problem:
+        raise UserError(f"{url}: {problem}") from None
     except OSError as problem:
         raise UserError(
             f"no server answers at {url} ({problem or type(problem).__name__}): check --url"

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 from stagelens.bench.datafile import Item
 from stagelens.bench.drive import Driver
-from stagelens.bench.measure import make_level, no_verdict, point
+from stagelens.bench.interrupt import Interrupts
+from stagelens.bench.measure import make_level, no_verdict, point, unanswered
 from stagelens.bench.models import Level, Search
 from stagelens.bench.plan import Plan, Step, make_plan, rate_step, steps
 from stagelens.bench.probe import Prepared, prepare
@@ -43,10 +44,11 @@ class Runner:
     def __init__(
         self, settings: BenchSettings, name: str, key: str | None, clock: SystemClock,
         items: Sequence[Item] = (), recorded: Recorded | None = None,
-        show: Callable[[Driver], None] | None = None,
+        show: Callable[[Driver], None] | None = None, interrupts: Interrupts | None = None,
     ) -> None:  # fmt: skip
         self._settings, self._name, self._key, self._clock = settings, name, key, clock
         self._items, self._recorded, self._show = items, recorded, show
+        self._interrupts = interrupts or Interrupts()
         self._driver: Driver | None = None
         self.ran = Ran(Anchor.take(clock))
 
@@ -57,11 +59,11 @@ class Runner:
             UserError: the server does not answer a first request.
             CancelledError: interrupted before anything was sent.
         """
-        client = Client(Target.parse(self._settings.url), self._clock, self._settings.timeout_s)
+        settings = self._settings
+        client = Client(Target.parse(settings.url), self._clock, settings.timeout_s, settings.ca)
         loop, whole = asyncio.get_running_loop(), asyncio.current_task()
         assert whole is not None
-        with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
-            loop.add_signal_handler(signal.SIGINT, self._stop, whole)
+        self._interrupts.then(partial(loop.call_soon_threadsafe, self._stop, whole))
         try:
             self.ran.prepared = await prepare(client, self._settings, self._key)
             if self._settings.find_max:
@@ -71,13 +73,12 @@ class Runner:
                     if not self.ran.interrupted:
                         await self._level(client, step)
         finally:
+            self._interrupts.then(self._interrupts.keep)
             await client.close()
-            with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
-                loop.remove_signal_handler(signal.SIGINT)
         return self.ran
 
     def _stop(self, whole: asyncio.Task[Any]) -> None:
-        """The first interrupt ends the sending; a second one everything."""
+        """The first interrupt ends the sending; a second one the wait for what that leaves."""
         if self._driver is None or self.ran.interrupted:
             whole.cancel()
             return
@@ -94,6 +95,10 @@ class Runner:
         showing = asyncio.create_task(self._showing(driver))
         try:
             await driver.run()
+        except asyncio.CancelledError:
+            if not self.ran.interrupted:
+                raise
+            driver.abandon()
         finally:
             showing.cancel()
         level = make_level(driver, self._settings)
@@ -122,7 +127,7 @@ class Runner:
             level = await self._level(client, rate_step(rate, None, self._name))
             if self.ran.interrupted or self._driver is None:
                 return None
-            if doubt := no_verdict(level, self._driver):
+            if doubt := no_verdict(level, self._driver) or unanswered([one for one, _ in self.ran.levels]):
                 doubts.append(doubt)
                 return None
             return level.meets_limits

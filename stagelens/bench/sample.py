@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+INTERRUPTED = "interrupted"
+"""The error of a request that was in flight when the run was stopped."""
+CLIENT_LIMIT = "client_limit"
+"""The error of one that this client had no socket for."""
+
 
 @dataclass(slots=True)
 class Sample:
@@ -33,6 +38,8 @@ class Sample:
     last_token_ns: int = 0
     end_ns: int = 0
     chunks: int = 0
+    choices: int = 0
+    """That had a token in the stream: one, or as many as `n` asked for."""
     gaps: list[int] = field(default_factory=list)
 
     status: int = 0
@@ -67,12 +74,18 @@ class Sample:
 
     @property
     def tpot_ns(self) -> float | None:
-        """The mean gap between tokens, by the server's count of them."""
+        """The mean gap between tokens, by the server's count of them.
+
+        Over several choices, the sum of their spans over the sum of their gaps, as in the
+        proxy's record: the server counts the tokens of all choices together.
+        """
         if self.error or not self.first_token_ns or not self.output_tokens:
             return None
-        if self.output_tokens < 2:
+        choices = self.choices or 1
+        if self.output_tokens <= choices:
             return None
-        return (self.last_token_ns - self.first_token_ns) / (self.output_tokens - 1)
+        span_ns = self.last_token_ns - self.first_token_ns if choices == 1 else sum(self.gaps)
+        return span_ns / (self.output_tokens - choices)
 
     @property
     def token_gaps(self) -> bool:

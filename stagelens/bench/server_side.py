@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
-from dashboards.filters import ANY_OPERATION, Filters
 from dashboards.models.records import Record
-from dashboards.queries.records import MOST_RECORDS
 from dashboards.source import Source
 from dashboards.terminal.text import duration
 from stagelens.bench.figures import figures
 from stagelens.bench.models import Figures, ServerSide
+from stagelens.bench.one_clock import SharedClock
 from stagelens.bench.sample import Sample
-from tracer.clock import Anchor
+from stagelens.bench.stored import PATIENCE_S, wait_for
 
-PATIENCE_S, DOUBT_S = 15.0, 4.0
+DOUBT_S = 4.0
 _SHOWN = ("ttft", "e2e", "tpot", "prompt", "queue", "prefill", "decode", "deliver")
 
 
@@ -23,7 +22,7 @@ def server_side(
     samples: Sequence[Sample],
     run: str,
     source: Source,
-    anchor: Anchor | None,
+    clock: SharedClock | None,
     sleep: Callable[[float], None] = time.sleep,
     *,
     sure: bool = True,
@@ -33,8 +32,8 @@ def server_side(
 
     Waits up to ``PATIENCE_S`` for the last of them to be stored; for the first one only
     ``doubt_s`` unless it is ``sure`` that Stagelens answered, and None when none comes.
-    ``anchor`` ties the client's stamps to the wall clock that the proxy's are of; None:
-    they have two.
+    ``clock`` decides whether the client's stamps and the proxy's are of one clock; None: they
+    are not.
 
     Raises:
         DashboardError: the source does not answer.
@@ -42,22 +41,19 @@ def server_side(
     asked = {s.trace_id: s for s in samples if s.measured and not s.error and s.trace_id}
     if not asked:
         return None
-    found, total = _wait_for(asked, run, source, sleep, PATIENCE_S if sure else doubt_s)
+    found, total = wait_for(asked, run, source, sleep, PATIENCE_S if sure else doubt_s)
     if not found and not sure:
         return None
     pairs = [(asked[one.trace_id], one) for one in found]
     outside = figures("outside", [(s.e2e_sent_ns or 0) - r.e2e_ns for s, r in pairs])
-    before = None
-    if anchor is not None:
-        before = figures(
-            "before", [r.start_unix_ns - anchor.to_unix_ns(s.sent_ns) for s, r in pairs]
-        )
+    gaps, doubt = clock.before(pairs, source) if clock is not None else (None, "")
+    before = None if gaps is None else figures("before", gaps)
     return ServerSide(
         asked=len(asked), found=len(found),
         figures=tuple(figures(name, [_ran(r, name) for r in found]) for name in _SHOWN),
         outside=outside, before=before,
         reading=(
-            *_reading([s for s, _ in pairs], found, outside, before),
+            *_reading([s for s, _ in pairs], found, outside, before, doubt),
             *_others(run, total, sum(s.measured for s in samples)),
         ),
     )  # fmt: skip
@@ -68,24 +64,9 @@ def _ran(one: Record, name: str) -> float | None:
     return getattr(one, f"{name}_ns") or None
 
 
-def _wait_for(
-    asked: Mapping[str, Sample], run: str, source: Source, sleep: Callable[[float], None],
-    patience_s: float,
-) -> tuple[list[Record], int]:  # fmt: skip
-    """The records that were asked for, and how many the run holds in all."""
-    filters = Filters(run=run, operation=ANY_OPERATION)
-    waited = 0.0
-    while True:
-        told = source.records(filters, limit=MOST_RECORDS)
-        found = [one for one in told.records if one.trace_id in asked]
-        if len(found) >= len(asked) or waited >= (PATIENCE_S if found else patience_s):
-            return found, told.total
-        sleep(0.5)
-        waited += 0.5
-
-
 def _reading(
-    samples: Sequence[Sample], found: Sequence[Record], outside: Figures, before: Figures | None
+    samples: Sequence[Sample], found: Sequence[Record], outside: Figures, before: Figures | None,
+    doubt: str,
 ) -> tuple[str, ...]:
     if not found:
         return ("The store holds none of these requests: is it the one of this server?",)
@@ -105,6 +86,7 @@ def _reading(
             f"Of that, {_signed(before.p50_ns)} (p50) and {_signed(before.p99_ns)} (p99) passed "
             "between the client's send and the proxy's first byte."
         )
+    lines += [doubt] if doubt else []
     lines.append(
         f"Before the send, {duration(late.p50_ns)} (p50) and {duration(late.p99_ns)} (p99) passed "
         "from the intended time: this client's own delay, with new connections."

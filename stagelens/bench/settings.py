@@ -14,6 +14,8 @@ from stagelens.bench.limits import parse_limits
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,80}")
 OWN_TAGS = ("run", "bench", "level")
+MOST_S = 31_536_000
+"""A year."""
 _TEXTS = ("input", "prefix_share", "prefix_tokens", "prefixes")
 _WITHOUT_USE = (
     ("data", _TEXTS, "takes its prompts from the file"),
@@ -31,7 +33,7 @@ class BenchSettings(BaseModel):
     search begins.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     url: str
     model: str | None = Field(default=None, description="asked of the server when it has one")
@@ -47,9 +49,9 @@ class BenchSettings(BaseModel):
     replay: str | None = None
     speed: float = Field(default=1.0, gt=0, le=1000)
 
-    duration_s: float | None = Field(default=None, gt=0)
+    duration_s: float | None = Field(default=None, gt=0, le=MOST_S)
     requests: int | None = Field(default=None, gt=0)
-    warmup_s: float | None = Field(default=None, ge=0, description="5; 0 in a replay")
+    warmup_s: float | None = Field(default=None, ge=0, le=MOST_S, description="5; 0 in a replay")
     warmup_requests: int = Field(default=0, ge=0)
 
     input: str = "256"
@@ -59,12 +61,13 @@ class BenchSettings(BaseModel):
     prefix_tokens: int = Field(default=256, gt=0)
     prefixes: int = Field(default=1, gt=0)
     turns: str = "1"
-    think_s: float = Field(default=0.0, ge=0)
+    think_s: float = Field(default=0.0, ge=0, le=MOST_S)
 
     stream: bool = True
     ignore_eos: bool = True
     body: dict[str, Any] = Field(default_factory=dict)
-    timeout_s: float = Field(default=600.0, gt=0)
+    timeout_s: float = Field(default=600.0, gt=0, le=MOST_S)
+    ca: Path | None = Field(default=None, description="PEM file, trusted beside the system's")
 
     goodput: dict[str, float] = Field(default_factory=dict)
     percentile: float = Field(default=95.0, gt=0, lt=100)
@@ -108,7 +111,7 @@ class BenchSettings(BaseModel):
     @classmethod
     def _positive(cls, levels: tuple[float, ...]) -> tuple[float, ...]:
         if any(not 0 < level <= 1_000_000 for level in levels):
-            raise ValueError("each level is a number above 0")
+            raise ValueError("each level is a number above 0 and at most a million")
         if len({f"{level:.6g}" for level in levels}) != len(levels):
             raise ValueError("a level stands twice")
         return levels
@@ -143,4 +146,16 @@ class BenchSettings(BaseModel):
             raise ValueError("speed is of a replay")
         if self.endpoint == "completions" and self.turns != "1":
             raise ValueError("several turns need the chat endpoint")
+        return self
+
+    @model_validator(mode="after")
+    def _limits_of_streams(self) -> BenchSettings:
+        if not self.stream and (given := [one for one in self.goodput if one != "e2e"]):
+            raise ValueError(f"limits {', '.join(given)} are of streams: without them there is e2e alone")
+        return self
+
+    @model_validator(mode="after")
+    def _ca_of_tls(self) -> BenchSettings:
+        if self.ca is not None and not self.url.lower().startswith("https:"):
+            raise ValueError("ca is of a server behind https")
         return self

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from asyncio import CancelledError
 from collections.abc import Sequence
 from dataclasses import dataclass
 from io import StringIO
@@ -18,8 +19,10 @@ from dashboards.terminal.console import make_console
 from stagelens.bench.assumptions import assumptions
 from stagelens.bench.datafile import Item, alike, read_items
 from stagelens.bench.export import to_csv, to_html
+from stagelens.bench.interrupt import Interrupts
 from stagelens.bench.machine import machine, versions
 from stagelens.bench.models import BenchResult, Level, ServerSide
+from stagelens.bench.one_clock import SharedClock
 from stagelens.bench.probe import Prepared
 from stagelens.bench.replay import Recorded, choose
 from stagelens.bench.run import Ran, Runner, run_fast
@@ -67,25 +70,29 @@ class Ended:
 
 
 def run_bench(
-    settings: BenchSettings, name: str, key: str | None, where: Where, quiet: bool = False
-) -> Ended:
+    settings: BenchSettings, name: str, key: str | None, where: Where, quiet: bool = False,
+    interrupts: Interrupts | None = None,
+) -> Ended:  # fmt: skip
     """Send the load, then ask the store for the same requests.
+
+    ``interrupts``, entered by the caller, is told what one does; it ends in ``keep``.
 
     Raises:
         UserError: the server, the data file or the recording cannot be used.
         KeyboardInterrupt, CancelledError: interrupted before anything was measured.
     """
     clock = SystemClock()
+    interrupts = interrupts or Interrupts(clock)
     _check(where)
     items, notes = _items(settings)
     recorded = _recorded(settings, where, clock) if settings.replay else None
     if recorded is not None:
         notes += _replay_notes(recorded)
     with progress(make_console(sys.stderr), quiet=quiet) as show:
-        runner = Runner(settings, name, key, clock, items, recorded, show)
-        ran = run_fast(runner.run())
+        runner = Runner(settings, name, key, clock, items, recorded, show, interrupts)
+        ran = _ran(runner)
     assert ran.prepared is not None
-    levels, server_note = _with_server_side(ran, settings, where)
+    levels, server_note = _with_server_side(ran, settings, where, interrupts)
     result = BenchResult(
         name=name, url=settings.url, model=ran.prepared.speech.model,
         started_unix_ns=ran.anchor.unix_ns, interrupted=ran.interrupted, levels=tuple(levels),
@@ -94,6 +101,17 @@ def run_bench(
         settings=settings.model_dump(mode="json"), versions=versions(), machine=machine(),
     )  # fmt: skip
     return Ended(result, ran)
+
+
+def _ran(runner: Runner) -> Ran:
+    """What was measured, also where the loop's own end was interrupted."""
+    try:
+        return run_fast(runner.run())
+    except (KeyboardInterrupt, CancelledError):
+        if not runner.ran.levels:
+            raise
+        runner.ran.interrupted = True
+        return runner.ran
 
 
 def _as_sent(settings: BenchSettings, prepared: Prepared) -> BenchSettings:
@@ -154,7 +172,9 @@ def _check(where: Where) -> None:
             raise UserError(str(problem), 2) from None
 
 
-def _with_server_side(ran: Ran, settings: BenchSettings, where: Where) -> tuple[list[Level], str]:
+def _with_server_side(
+    ran: Ran, settings: BenchSettings, where: Where, interrupts: Interrupts
+) -> tuple[list[Level], str]:
     """The levels with the proxy's figures, and a sentence on where those are from or why not.
 
     Nothing that the store does, and no interrupt, costs the client's own figures.
@@ -163,7 +183,7 @@ def _with_server_side(ran: Ran, settings: BenchSettings, where: Where) -> tuple[
     assert ran.prepared is not None
     told = not ran.prepared.speech.own_traces or any((where.collector, where.store, where.data_dir))
     try:
-        sides = _sides(ran, settings, where)
+        sides = _asked(ran, settings, where, interrupts)
     except KeyboardInterrupt:
         ran.interrupted = True
         return plain, note_for("interrupted before the store had told them")
@@ -180,14 +200,24 @@ def _with_server_side(ran: Ran, settings: BenchSettings, where: Where) -> tuple[
     return found, f"Server-side figures are of the store; see `stagelens report --run` with {runs}."
 
 
+def _asked(
+    ran: Ran, settings: BenchSettings, where: Where, interrupts: Interrupts
+) -> list[ServerSide | None]:
+    try:
+        interrupts.then(interrupts.leave)
+        return _sides(ran, settings, where)
+    finally:
+        interrupts.then(interrupts.keep)
+
+
 def _sides(ran: Ran, settings: BenchSettings, where: Where) -> list[ServerSide | None]:
     """Of each level. Where the first ones are not in the store, nobody waits for the others."""
     assert ran.prepared is not None
     sure = not ran.prepared.speech.own_traces
-    anchor = ran.anchor if Target.parse(settings.url).is_here else None
+    clock = SharedClock(ran.anchor, Target.parse(settings.url).is_here)
     sides: list[ServerSide | None] = []
     with open_source(where.collector, where.store, where.data_dir) as source:
         for level, samples in ran.levels:
             doubt_s = 0.0 if sides and not any(sides) else DOUBT_S
-            sides.append(server_side(samples, level.run, source, anchor, sure=sure, doubt_s=doubt_s))
+            sides.append(server_side(samples, level.run, source, clock, sure=sure, doubt_s=doubt_s))
     return sides

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import ssl
 from dataclasses import dataclass
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import httptools
 
 from proxy.arrival import StampedReading, stamp_arrivals, stamped
 from stagelens.bench.answer import Answer
-from stagelens.bench.sample import Sample
+from stagelens.bench.sample import CLIENT_LIMIT, INTERRUPTED, Sample
+from stagelens.errors import UserError
 from tracer.clock import SystemClock
+
+_OURS = {errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL, errno.ENOBUFS, errno.ENOMEM}
+"""No socket or port was left on this side: nothing that the server did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +41,7 @@ class Target:
 
     @property
     def is_here(self) -> bool:
-        """Whether the server shares this machine's clock."""
+        """Whether the address is of this machine itself (a tunnel's end is, too)."""
         return self.host in {"localhost", "127.0.0.1", "::1"}
 
 
@@ -151,13 +157,24 @@ class _Connection(asyncio.Protocol):
             self.transport.abort()
 
 
+class UntrustedError(OSError):
+    """The server is not known to be who it says."""
+
+
 class Client:
     """Sends requests; a new connection is made whenever none is free."""
 
-    def __init__(self, target: Target, clock: SystemClock, timeout_s: float) -> None:
+    def __init__(
+        self, target: Target, clock: SystemClock, timeout_s: float, ca: Path | None = None
+    ) -> None:
+        """``ca``: certificates to trust beside the system's.
+
+        Raises:
+            UserError: ``ca`` holds none.
+        """
         self._target, self._clock, self._timeout_s = target, clock, timeout_s
         self._free: list[_Connection] = []
-        self._tls = ssl.create_default_context() if target.tls else None
+        self._tls = _trusting(ca) if target.tls else None
 
     async def send(self, request: bytes, sample: Sample, *, keep_text: bool = False) -> str:
         """Send and read the whole answer into ``sample``; its words when they are kept.
@@ -171,10 +188,11 @@ class Client:
                 await self._exchange(request, answer, sample)
         except TimeoutError:
             self._failed(sample, "timeout", f"no whole answer within {self._timeout_s:g} s")
-        except (OSError, ssl.SSLError) as problem:
-            self._failed(sample, "connection", str(problem) or type(problem).__name__)
+        except OSError as problem:
+            kind = CLIENT_LIMIT if problem.errno in _OURS else "connection"
+            self._failed(sample, kind, str(problem) or type(problem).__name__)
         except asyncio.CancelledError:
-            self._failed(sample, "interrupted", "")
+            self._failed(sample, INTERRUPTED, "")
             raise
         return "".join(answer.text)
 
@@ -213,9 +231,16 @@ class Client:
         return await self._made(sample)
 
     async def _made(self, sample: Sample) -> _Connection:
-        _, made = await asyncio.get_running_loop().create_connection(
-            lambda: _Connection(self._clock), self._target.host, self._target.port, ssl=self._tls
-        )
+        at = self._target
+        try:
+            _, made = await asyncio.get_running_loop().create_connection(
+                lambda: _Connection(self._clock), at.host, at.port, ssl=self._tls
+            )
+        except ssl.SSLCertVerificationError as problem:
+            raise UntrustedError(
+                f"its certificate is not trusted ({problem.verify_message}): name one to trust "
+                "with --ca"
+            ) from None
         sample.connected_ns = self._clock.mono_ns()
         return made
 
@@ -242,3 +267,14 @@ class Client:
             connection.abort()
         self._free.clear()
         await asyncio.sleep(0)
+
+def _trusting(ca: Path | None) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    if ca is not None:
+        try:
+            context.load_verify_locations(ca)
+        except OSError as problem:
+            why = problem.strerror if not isinstance(problem, ssl.SSLError) else "no certificates in PEM"
+            raise UserError(f"--ca {ca} cannot be used ({why})", 2) from None
+    return context
+

@@ -51,6 +51,7 @@ async def test_a_run_and_its_replay_are_in_the_store_with_both_sides_figures(tmp
         [level] = told["levels"]
         assert (level["counts"]["ok"], level["server"]["found"]) == (20, 20)
         assert level["server"]["before"]["p50_ns"] > 0
+        assert "clock" not in " ".join(level["server"]["reading"])  # both of one boot
     assert report["overall"]["counts"]["total"] == 20
     totals = ("input_tokens", "output_tokens")
     lengths = [[told["levels"][0][name] for name in totals] for told in (first, second)]

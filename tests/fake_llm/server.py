@@ -9,6 +9,7 @@ import struct
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from ssl import SSLContext
 
 
 @dataclass(frozen=True)
@@ -195,8 +196,10 @@ def _head(reply: Reply, request: Asked) -> bytes:
 
 
 @asynccontextmanager
-async def fake_llm(script: Callable[[Asked], Reply] | Reply) -> AsyncIterator[FakeLlm]:
-    """Serve ``script`` on a free port of loopback."""
+async def fake_llm(
+    script: Callable[[Asked], Reply] | Reply, tls: SSLContext | None = None
+) -> AsyncIterator[FakeLlm]:
+    """Serve ``script`` on a free port of loopback, behind TLS where ``tls`` is given."""
     made = FakeLlm(script if callable(script) else lambda _: script)
     running: set[asyncio.Task[None]] = set()
 
@@ -205,9 +208,9 @@ async def fake_llm(script: Callable[[Asked], Reply] | Reply) -> AsyncIterator[Fa
         running.add(task)
         task.add_done_callback(running.discard)
 
-    server = await asyncio.start_server(connected, "127.0.0.1", 0)
+    server = await asyncio.start_server(connected, "127.0.0.1", 0, ssl=tls)
     made.port = server.sockets[0].getsockname()[1]
-    made.url = f"http://127.0.0.1:{made.port}"
+    made.url = f"{'https' if tls else 'http'}://127.0.0.1:{made.port}"
     try:
         yield made
     finally:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
+from ssl import SSLContext
 from typing import Any
 
 from stagelens.bench.drive import Driver
@@ -42,9 +43,9 @@ def answer(
 
 
 def load_target(
-    script: Callable[[Asked], Reply] = answer,
+    script: Callable[[Asked], Reply] = answer, tls: SSLContext | None = None
 ) -> AbstractAsyncContextManager[FakeLlm]:
-    return fake_llm(script)
+    return fake_llm(script, tls)
 
 
 def tags_of(asked: Asked) -> dict[str, str]:

@@ -10,6 +10,7 @@ from collectors.store.errors import StoreError
 from dashboards.models.records import Record, Records
 from stagelens.bench import whole
 from stagelens.bench.assumptions import assumptions
+from stagelens.bench.interrupt import Interrupts
 from stagelens.bench.measure import make_level
 from stagelens.bench.plan import Plan
 from stagelens.bench.probe import Prepared
@@ -25,7 +26,7 @@ from stagelens.bench.words import Scale
 from stagelens.errors import UserError
 from tests.fake_llm.server import Reset
 from tests.support.load_target import CLOCK, answer, driver_for, load_target, talk
-from tests.unit.stagelens.bench.test_results import Stored, pair
+from tests.unit.stagelens.bench.test_both_sides import Stored, pair
 from tracer.clock import Anchor
 
 SETTINGS = BenchSettings(url="http://127.0.0.1:1", rate=(1,))
@@ -69,7 +70,7 @@ async def test_the_clients_figures_are_kept_whatever_the_store_does(monkeypatch,
     """The note says why there are no others; an interrupt is one of the run."""
     ran = await a_ran()
     source(monkeypatch, problem)
-    levels, note = whole._with_server_side(ran, SETTINGS, Where(store="chdb:///x"))
+    levels, note = whole._with_server_side(ran, SETTINGS, Where(store="chdb:///x"), Interrupts())
     assert levels == [ran.levels[0][0]]
     assert note == f"No server-side figures: {said}"
     assert ran.interrupted is isinstance(problem, KeyboardInterrupt)
@@ -79,8 +80,9 @@ async def test_a_source_that_nobody_named_and_nobody_runs_is_no_fault(monkeypatc
     """Any server may be loaded; a named source that fails is told by its own words."""
     ran = await a_ran()
     source(monkeypatch, UserError("there is nothing to read"))
-    assert "no Stagelens stands before" in whole._with_server_side(ran, SETTINGS, Where())[1]
-    note = whole._with_server_side(ran, SETTINGS, Where(collector="http://127.0.0.1:9"))[1]
+    assert "no Stagelens stands before" in whole._with_server_side(ran, SETTINGS, Where(), Interrupts())[1]
+    there = Where(collector="http://127.0.0.1:9")
+    note = whole._with_server_side(ran, SETTINGS, there, Interrupts())[1]
     assert note == "No server-side figures: there is nothing to read"
 
 
@@ -93,7 +95,7 @@ async def test_levels_after_one_that_the_store_does_not_know_are_not_waited_for(
 
     monkeypatch.setattr(whole, "server_side", none)
     source(monkeypatch, object())
-    whole._with_server_side(await a_ran(3), SETTINGS, Where())
+    whole._with_server_side(await a_ran(3), SETTINGS, Where(), Interrupts())
     assert asked == [4.0, 0.0, 0.0]
 
 

@@ -164,3 +164,32 @@ def test_a_document_nested_too_deeply_is_a_bad_answer():
     deep = b'{"choices": ' + b"[" * 200_000
     assert read(deep, headers={b"content-type": b"application/json"}).error == "bad_answer"
     assert read(b"data: " + deep + b"\n\n").error == "bad_event"
+
+
+def both(first: str, second: str, **more: object) -> bytes:
+    """One event with a word of each of two choices; an empty one says nothing."""
+    words = [{"index": n, "delta": {"content": word}, **more} for n, word in enumerate((first, second))]
+    return sse({"choices": [one for one in words if one["delta"]["content"] or more]})
+
+
+def test_the_pace_of_several_choices_is_that_of_each():
+    """Two answers at once, 1 ms a token: TPOT is 1 ms, not half of it, and no gap is between them."""
+    one = read(both("a", ""), both("b", "A"), both("c", "B"), both("", "C"),
+               both("", "", finish_reason="stop"), usage(9, 6))  # fmt: skip
+    assert (one.error, one.choices, one.chunks, one.output_tokens) == ("", 2, 6, 6)
+    assert one.gaps == [10**6] * 4
+    assert (one.tpot_ns, one.token_gaps) == (10**6, True)
+    assert (one.first_token_ns, one.last_token_ns) == (10**6, 4 * 10**6)
+    assert one.said == "abc"
+
+
+def test_several_choices_of_one_token_each_have_no_pace():
+    """As an answer of one token."""
+    one = read(both("a", "b"), both("", "", finish_reason="stop"), usage(9, 2))
+    assert (one.error, one.choices, one.tpot_ns) == ("", 2, None)
+
+
+def test_a_stream_that_ends_amid_one_of_its_choices_is_cut():
+    """The other one's finish reason is not its own."""
+    one = read(both("a", "b"), sse({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}))
+    assert one.error == "cut_stream"

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import json
 from itertools import count, repeat
 
-from stagelens.bench.drive import Driver
+from stagelens.bench.assumptions import assumptions
+from stagelens.bench.drive import AHEAD_CHARS, Driver, _made_ahead
 from stagelens.bench.measure import make_level, no_verdict
 from stagelens.bench.models import Level
 from stagelens.bench.plan import Plan
@@ -108,3 +111,60 @@ async def test_a_level_that_tells_nothing_of_its_rate_is_no_verdict():
         Plan(repeat(talk("a")), iter([0.0, 9.0])), rate=1, duration_s=0.1, warmup_s=0.1, **limits
     )
     assert no_verdict(empty, driver).startswith("at 1/s no request was measured: give more --duration")
+
+
+async def test_a_client_without_sockets_is_not_the_servers_failure(monkeypatch):
+    """Counted by a kind of its own, told, and no verdict on the rate."""
+    def none_left(*_: object, **__: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    async with load_target() as fake:
+        driver, client = driver_for(
+            fake, Plan(repeat(talk("a")), every(0.02)), rate=50, requests=3, goodput={"ttft": 5.0}
+        )
+        monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", none_left)
+        await driver.run()
+        await client.close()
+    level = make_level(driver, driver._settings)
+    assert level.counts.errors == {"client_limit": 3}
+    assert "this client had no socket for 3 requests ([Errno 24] Too many open" in no_verdict(level, driver)
+    assert "3 requests were not sent, as this client had no socket" in " ".join(
+        assumptions(driver._settings, (), [level])
+    )
+
+
+async def test_a_limit_of_which_no_answer_has_the_figure_gives_no_verdict():
+    """Answers of one token have no TPOT; that is no server's failure."""
+    level, driver = await level_of(
+        Plan(repeat(talk("a", output=1)), every(0.02)), rate=50, requests=3, goodput={"tpot": 5.0}
+    )
+    driver.behind_ns = 0
+    assert no_verdict(level, driver).startswith("at 50/s no answer has a TPOT: it needs two tokens")
+
+
+async def test_requests_for_several_answers_mean_as_many_tokens():
+    """Each is asked for its length; the server counts those of all of them."""
+    async with load_target() as fake:
+        driver, client = driver_for(
+            fake, Plan(iter([talk("a", output=4)]), every(0.02)), rate=50, body={"n": 3}
+        )
+        await driver.run()
+        await client.close()
+        asked = json.loads(fake.requests[0].body)
+    assert (asked["max_tokens"], driver.samples[0].meant_output) == (4, 12)
+    told = " ".join(assumptions(driver._settings, (), []))
+    assert "Each request asks for 3 answers: output tokens are of all together" in told
+
+
+def test_long_prompts_are_not_all_made_before_the_first_is_sent():
+    """Thousands of them would be gigabytes; the rest are made as they are needed, in their order."""
+    drawn = []
+
+    def long():
+        for n in count():
+            drawn.append(n)
+            yield talk("x" * (AHEAD_CHARS // 4) + str(n))
+
+    talks = _made_ahead(long(), None)
+    assert drawn == [0, 1, 2, 3]
+    assert [next(talks).turns[0].messages[0]["content"][-1] for _ in range(6)] == list("012345")

@@ -13,18 +13,16 @@ import sys
 
 import pytest
 
-from dashboards.models.records import Record, Records
 from stagelens.bench.export import COLUMNS
-from stagelens.bench.sample import Sample
-from stagelens.bench.server_side import server_side
 from tests.fake_llm.server import Hang, Reply
 from tests.support.load_target import answer, load_target, tags_of
-from tracer.clock import Anchor
 
 MS = 1_000_000
 
 
-async def bench(*options: str, interrupt: asyncio.Event | None = None) -> tuple[int, str, str]:
+async def bench(
+    *options: str, interrupt: asyncio.Event | None = None, presses: int = 1
+) -> tuple[int, str, str]:
     """Exit code, standard output, standard error."""
     made = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "stagelens", "bench", *options,
@@ -32,7 +30,8 @@ async def bench(*options: str, interrupt: asyncio.Event | None = None) -> tuple[
     )  # fmt: skip
     if interrupt is not None:
         await interrupt.wait()
-        made.send_signal(signal.SIGINT)
+        for _ in range(presses):
+            made.send_signal(signal.SIGINT)
     out, err = await asyncio.wait_for(made.communicate(), 60)
     return made.returncode or 0, out.decode(), err.decode()
 
@@ -195,64 +194,3 @@ async def test_a_result_that_cannot_be_written_is_shown_instead():
     assert json.loads(out)["levels"][0]["counts"]["ok"] == 3
     assert "--out /dev/full could not be written (No space left on device)" in err
     assert code == 1
-
-
-class Stored:
-    """A source whose records arrive late."""
-
-    def __init__(self, *rounds: list[Record]) -> None:
-        self.rounds = list(rounds)
-
-    def records(self, filters: object, *, limit: int) -> Records:
-        found = self.rounds.pop(0) if len(self.rounds) > 1 else self.rounds[0]
-        return Records(total=len(found), records=tuple(found))
-
-
-def pair(n: int) -> tuple[Sample, Record]:
-    """Sent at 1 s on both clocks; the proxy saw 2 ms later, and 5 ms less in all."""
-    sample = Sample(n, 1_000 * MS, True, sent_ns=1_001 * MS, first_token_ns=1_050 * MS,
-                    last_token_ns=1_100 * MS, end_ns=1_101 * MS, trace_id=f"{n:032x}")  # fmt: skip
-    times = dict.fromkeys(("prompt_ns", "queue_ns", "prefill_ns", "decode_ns", "deliver_ns"), MS)
-    record = Record(
-        trace_id=sample.trace_id, start_unix_ns=1_003 * MS, stream=True, status="ok",
-        e2e_ns=95 * MS, ttft_ns=46 * MS, tpot_ns=None, input_tokens=1, output_tokens=1,
-        cached_tokens=0, **times,
-    )  # fmt: skip
-    return sample, record
-
-
-def test_both_sides_are_told_for_the_same_requests_and_what_lies_between():
-    """The last records are waited for; the difference is divided into before and the rest."""
-    samples, found = zip(*(pair(n) for n in range(1, 5)), strict=True)
-    waits: list[float] = []
-    side = server_side(samples, "r", Stored([], list(found[:2]), list(found)), Anchor(0, 0), waits.append)
-    assert len(waits) == 2
-    assert (side.asked, side.found) == (4, 4)
-    assert (side.outside.p50_ns, side.before.p50_ns) == (5 * MS, 2 * MS)
-    assert "5.00 ms (p50)" in side.reading[0]
-    assert "2.00 ms (p50)" in side.reading[1]
-    assert "1.00 ms (p50)" in side.reading[2]
-
-
-def test_another_machines_clock_divides_nothing():
-    """Without a common clock there is no time before, only what lies outside."""
-    sample, record = pair(1)
-    side = server_side([sample], "r", Stored([record]), None)
-    assert side.before is None
-    assert side.outside.n == 1
-    assert server_side([], "r", Stored([]), None) is None
-
-
-def test_without_a_named_trace_a_store_that_knows_nothing_is_soon_left():
-    """Requests that brought their own trace to a server that may be no Stagelens."""
-    waits: list[float] = []
-    side = server_side([pair(1)[0]], "r", Stored([]), None, waits.append, sure=False)
-    assert (side, sum(waits)) == (None, 4.0)
-
-
-def test_records_that_never_come_are_missed_and_said():
-    """The wait ends."""
-    waits: list[float] = []
-    side = server_side([pair(1)[0]], "r", Stored([]), None, waits.append)
-    assert (side.found, sum(waits)) == (0, 15.0)
-    assert "holds none of these requests" in side.reading[0]

@@ -5,8 +5,12 @@ from __future__ import annotations
 import pytest
 
 from stagelens.bench.limits import at_percentile, is_good, parse_limits
+from stagelens.bench.run import Runner
 from stagelens.bench.sample import Sample
 from stagelens.bench.search import find_highest
+from stagelens.bench.settings import BenchSettings
+from tests.fake_llm.server import Reply
+from tests.support.load_target import CLOCK, answer, load_target, tags_of
 
 MS = 1_000_000
 
@@ -85,3 +89,29 @@ async def test_a_server_without_limits_ends_the_search_at_the_highest_rate_there
     found = await find_highest(1.0, 0.05, meets)
     assert found.failed is None
     assert found.best == max(found.tried) <= 1_000_000 < found.best * 2
+
+
+def test_an_answer_whose_tokens_were_not_counted_does_not_meet_a_limit_of_tpot():
+    """It may have had many; an answer of one token has none, and is not asked."""
+    uncounted, one = sample(100, output=3), sample(100, output=1)
+    uncounted.output_tokens = None
+    limits = {"tpot": 1.0}
+    assert [is_good(s, limits) for s in (uncounted, one)] == [False, True]
+    assert at_percentile([uncounted] * 3, limits, 95) == {"tpot": None}
+    assert at_percentile([one, sample(100, tpot_ms=7)], limits, 95) == {"tpot": 7 * MS}
+
+
+async def test_a_server_that_answers_nothing_ends_the_search_after_three_rates():
+    """Down to a hundredth a second it would take hours; what it said is told."""
+    def script(asked):
+        if "run" in tags_of(asked):
+            return Reply([b"boom"], status=500, framing="length")
+        return answer(asked)
+
+    async with load_target(script) as fake:
+        made = BenchSettings(url=fake.url, find_max=True, goodput={"ttft": 1}, rate=[20], requests=3,
+                             warmup_s=0, input="20", output="3")  # fmt: skip
+        ran = await Runner(made, "r", None, CLOCK).run()
+    assert [level.rate for level, _ in ran.levels] == [20, 10, 5]
+    assert (ran.search.best_rate, ran.search.first_failed) == (None, 10)
+    assert ran.search.ended_by.startswith("at 20, 10, 5 requests/s not one was answered (http_500: boom)")
