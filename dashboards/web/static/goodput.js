@@ -65,7 +65,7 @@ function money(f) {
 function throughput(t) {
   const f = t.overall;
   if (!f.levels.length) return told(t, el("p", { class: "quiet" }, "No time with a known concurrency and tokens."));
-  const rows = f.levels.map((l) => [l.label + (l.label === f.knee ? " (knee)" : ""), speed(l.tokens_per_s),
+  const rows = f.levels.map((l) => [l.label + (l.label === f.knee ? " (knee)" : l.thin ? " (thin)" : ""), speed(l.tokens_per_s),
     speed(l.user_tokens_per_s), count(l.requests), time(l.ttft_p50_ns),
     time(l.e2e_p50_ns), time(l.e2e_p95_ns), `${l.seconds.toFixed(0)} s`]);
   return told(t, levels(f), table("At each concurrency", ["in flight", "tokens/s, all", "tokens/s, one user", "n", "TTFT p50", "E2E p50",
