@@ -152,10 +152,16 @@ def _cards(overall: Slice) -> str:
         ),
     )
     cards = "".join(
-        f'<div class="card"><dt>{name}</dt><dd>{_shown(value)}<small>{_shown(note)}</small></dd></div>'
+        f'<div class="card"><dt>{name}</dt><dd>{_whole(value)}<small>{_shown(note)}</small></dd></div>'
         for name, value, note in facts
     )
     return f'<dl class="cards">{cards}</dl>'
+
+
+def _whole(value: str) -> str:
+    """A card's figures, none of which is broken in two lines."""
+    parts = value.split(" / ")
+    return " / ".join(f'<span class="whole">{_shown(part)}</span>' for part in parts)
 
 
 _HEADS: Final = ("stage", *_LEVELS, "n", "no data", "share of E2E", "of the slowest 5 %")

@@ -30,8 +30,9 @@ function cards(summary, report) {
     ["Cold / cached", `${count(all.cold)} / ${count(all.cached)}`,
       `cached not known for ${count(all.requests - all.cached - all.not_cached)}`],
   ];
+  const whole = (value) => value.split(" / ").flatMap((part, n) => [n ? " / " : "", el("span", { class: "whole" }, part)]);
   return el("dl", { class: "cards" }, ...facts.map(([name, value, note]) =>
-    el("div", { class: "card" }, el("dt", {}, name), el("dd", {}, value, el("small", {}, note)))));
+    el("div", { class: "card" }, el("dt", {}, name), el("dd", {}, ...whole(value), el("small", {}, note)))));
 }
 
 function stacks(stages) {
@@ -44,7 +45,7 @@ function stacks(stages) {
   return el("div", {}, legend(), el("div", { class: "bars", "data-test": "stacks" }, ...rows));
 }
 
-function legend() {
+export function legend() {
   return el("ul", { class: "legend", "aria-label": "Colours of the stages" }, ...STAGES.map((stage) => el("li", {},
     svg("svg", { viewBox: "0 0 10 10", "aria-hidden": "true" }, svg("rect", { width: 10, height: 10, class: `s-${stage}` })), stage)));
 }

@@ -66,7 +66,7 @@ function bar(span, scale, onclick) {
   const failed = span.status === "Error" ? "! " : "";
   return [
     el("div", { class: `name depth${Math.min(span.depth, 4)}` },
-      el("button", { type: "button", "aria-pressed": "false", onclick }, `${failed}${span.name}`)),
+      el("button", { type: "button", "aria-pressed": "false", title: span.name, onclick }, `${failed}${span.name}`)),
     track(`${span.name}: starts at ${time(span.offset_ns)}, takes ${time(span.duration_ns)}`,
       svg("rect", { x, y: 2, width, height: 16, class: `s-${kind}` }), ...marks),
     el("div", { class: "time" }, time(span.duration_ns)),
