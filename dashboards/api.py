@@ -3,7 +3,7 @@
 Each answer is the JSON of the same model that the command line renders. Handlers are
 plain functions, so FastAPI runs them in its thread pool and a slow query never holds
 up the event loop, which also takes in telemetry. An error is
-``{"error": KIND, "detail": SENTENCE}``.
+``{"error": KIND, "detail": SENTENCE}``. HEAD is answered as GET, without the body.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ from dashboards.errors import KINDS, DashboardError
 from dashboards.prices import Prices
 from dashboards.queries.base import QueryLimits, QueryStore
 from dashboards.routes.analyses import analysis_routes
+from dashboards.routes.documented import DescribedApi
 from dashboards.routes.gate import Gate, unknown
+from dashboards.routes.head import HeadAsGet
+from dashboards.routes.parameters import EACH_ONCE
 from dashboards.routes.reading import reading_routes
 from dashboards.routes.views import view_routes
 from dashboards.source import StoreSource
@@ -32,6 +35,10 @@ from tracer.clock import Clock, SystemClock
 MOST_AT_ONCE: Final = 4
 """Reports hold all their values in memory: more at once wait, then are turned away."""
 LONGEST_WAIT_S: Final = 10.0
+_BROKEN: Final = (
+    "this question could not be answered (the log of the collector says why): please report it "
+    "as a fault"
+)
 
 
 def build_api(
@@ -50,17 +57,20 @@ def build_api(
     at = clock or SystemClock()
     source = StoreSource(store, at, counts, limits, prices)
     gate = Gate(MOST_AT_ONCE, LONGEST_WAIT_S)
-    app = FastAPI(
+    app = DescribedApi(
+        asks_token=token is not None,
         title="Stagelens",
         version="1",
         docs_url=None,
         redoc_url=None,
         openapi_url="/api/v1/openapi.json",
+        dependencies=[EACH_ONCE],
     )
     _add_errors(app)
     add_page(app)
     if token is not None:
         app.add_middleware(TokenGate, token=token)
+    app.add_middleware(HeadAsGet)
     app.include_router(reading_routes(source, store, at, gate))
     app.include_router(view_routes(source, at, gate))
     app.include_router(analysis_routes(source, at, gate))
@@ -83,6 +93,10 @@ def _add_errors(app: FastAPI) -> None:
     @app.exception_handler(RequestValidationError)
     def wrong(_: Request, error: RequestValidationError) -> JSONResponse:
         return JSONResponse({"error": "bad_value", "detail": _sentence(error.errors()[0])}, 400)
+
+    @app.exception_handler(Exception)
+    def broken(_: Request, __: Exception) -> JSONResponse:
+        return JSONResponse({"error": "failed", "detail": _BROKEN}, 500)
 
 
 def _sentence(problem: Mapping[str, Any]) -> str:

@@ -35,6 +35,8 @@ from dashboards.queries.trace import parse_trace_id
 
 M = TypeVar("M", bound=BaseModel)
 MOST_BYTES: Final = 256 * 1024 * 1024
+MOST_CHARS: Final = 60_000
+"""Of a question: the API's server reads no longer a line."""
 _ERRORS: Final = {kind: error for error, (kind, _) in KINDS.items()}
 
 
@@ -132,6 +134,11 @@ class CollectorClient:
 
     def _get(self, path: str, pairs: Sequence[tuple[str, str]], model: type[M]) -> M:
         query = f"?{urlencode(pairs)}" if pairs else ""
+        if len(query) > MOST_CHARS:
+            raise BadValueError(
+                f"the question is {len(query):,} characters long: at most {MOST_CHARS:,} reach a "
+                "collector; give fewer filters, or a long price table in the collector's own settings"
+            )
         body = self._read(f"{self._url}/api/v1{path}{query}")
         try:
             return model.model_validate_json(body)

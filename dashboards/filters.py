@@ -17,6 +17,8 @@ Status = Literal["ok", "error", "cancelled"]
 WITH_MODEL_CALL: Final = "model"
 ANY_OPERATION: Final = "any"
 RUN_TAG: Final = "run"
+MOST_VALUES: Final = 100
+"""Of one filter; each tag is a term of the condition, and the store reads only so long a one."""
 
 
 class Filters(BaseModel):
@@ -69,6 +71,13 @@ def parse_filters(
     Raises:
         BadValueError: one sentence on the first value that cannot be used.
     """
+    lists = {"model": tuple(model), "route": tuple(route), "status": tuple(status), "tag": tuple(tags)}
+    for name, values in lists.items():
+        if len(values) > MOST_VALUES:
+            raise BadValueError(
+                f"{name} is given {len(values):,} times: at most {MOST_VALUES} at once; ask in several "
+                "questions, or give all of these requests a tag of their own"
+            )
     begin = None if since is None else parse_when(since, "since", now_unix_ns)
     end = None if until is None else parse_when(until, "until", now_unix_ns)
     if begin is not None and end is not None and begin >= end:
@@ -79,11 +88,13 @@ def parse_filters(
     return Filters(
         since_unix_ns=begin,
         until_unix_ns=end,
-        model=_texts("model", model),
-        route=_texts("route", route),
-        status=tuple(cast("Status", _one_of("status", s, get_args(Status))) for s in status),
+        model=_texts("model", lists["model"]),
+        route=_texts("route", lists["route"]),
+        status=tuple(
+            cast("Status", _one_of("status", s, get_args(Status))) for s in lists["status"]
+        ),
         run=None if run is None else _text("run", run),
-        tags=_tags(tags),
+        tags=_tags(lists["tag"]),
         warm=cast("Choice", _one_of("warm", warm, get_args(Choice))),
         cached=cast("Choice", _one_of("cached", cached, get_args(Choice))),
         operation=_text("operation", operation),

@@ -9,6 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dashboards.errors import BadValueError
 
+MOST_PRICE: Final = 1e12
+MOST_GPUS: Final = 1_000_000
+"""So that no sum of costs leaves what a float can hold, which JSON would tell as no data."""
 OTHERS: Final = "*"
 """The name that prices every model which has no line of its own."""
 
@@ -18,11 +21,11 @@ class Price(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    input_per_million: float | None = Field(default=None, ge=0, allow_inf_nan=False)
-    cached_input_per_million: float | None = Field(default=None, ge=0, allow_inf_nan=False)
-    output_per_million: float | None = Field(default=None, ge=0, allow_inf_nan=False)
-    gpu_per_hour: float | None = Field(default=None, ge=0, allow_inf_nan=False)
-    gpus: int = Field(default=1, ge=1, description="that serve this model")
+    input_per_million: float | None = Field(default=None, ge=0, le=MOST_PRICE, allow_inf_nan=False)
+    cached_input_per_million: float | None = Field(default=None, ge=0, le=MOST_PRICE, allow_inf_nan=False)
+    output_per_million: float | None = Field(default=None, ge=0, le=MOST_PRICE, allow_inf_nan=False)
+    gpu_per_hour: float | None = Field(default=None, ge=0, le=MOST_PRICE, allow_inf_nan=False)
+    gpus: int = Field(default=1, ge=1, le=MOST_GPUS, description="that serve this model")
 
 
 class Prices(BaseModel):

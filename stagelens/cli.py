@@ -199,14 +199,14 @@ def main() -> None:
     logging.basicConfig(
         level=logging.WARNING, stream=sys.stderr, format="stagelens: %(levelname)s: %(message)s"
     )
-    from dashboards.terminal.text import safe
+    from dashboards.visible import visible
 
     try:
         code = cli.main(prog_name="stagelens", standalone_mode=False)
     except click.ClickException as problem:
         told = StringIO()
         problem.show(told)
-        sys.stderr.write("\n".join(safe(line) for line in told.getvalue().split("\n")))
+        sys.stderr.write("\n".join(visible(line) for line in told.getvalue().split("\n")))
         sys.exit(problem.exit_code)
     except click.Abort:
         sys.exit(1)
@@ -214,7 +214,7 @@ def main() -> None:
         wrong = _user_mistake(problem)
         if wrong is None:
             raise
-        sys.stderr.write(f"stagelens: error: {safe(str(problem))}\n")
+        sys.stderr.write(f"stagelens: error: {visible(str(problem))}\n")
         sys.exit(wrong)
     sys.exit(code if isinstance(code, int) else 0)
 

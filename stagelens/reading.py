@@ -112,14 +112,15 @@ def status(**given: Any) -> None:  # noqa: ANN401
 
 def _lines(answer: Any, console: Any) -> None:  # noqa: ANN401
     """One ``name: value`` line a figure; nested figures are indented."""
+    from dashboards.terminal.tables import print_lines
 
     def walk(values: dict[str, Any], indent: str) -> None:
         for name, value in values.items():
             if isinstance(value, dict) and value:
-                console.print(f"{indent}{name}:")
+                print_lines(console, (f"{indent}{name}:",))
                 walk(value, indent + "  ")
             else:
-                console.print(f"{indent}{name}: {'none' if value in (None, {}) else value}")
+                print_lines(console, (f"{indent}{name}: {'none' if value in (None, {}) else value}",))
 
     walk(answer.model_dump(), "")
 

@@ -86,7 +86,7 @@ def views(days: float, trace_id: str) -> dict[str, list[str]]:
     found["compare two hours"] = ["/compare?a=2h..1h&b=1h..now"]
     found["compare two halves"] = [f"/compare?a={days:g}d..{days / 2:g}d&b={days / 2:g}d..now"]
     found["report (exact), 1 h"] = ["/report?since=1h"]
-    found["live tail"] = ["/requests?since=1m&sort=start&limit=100"]
+    found["live tail"] = ["/requests?since=1h&sort=end&limit=200"]
     found["one trace"] = [f"/traces/{trace_id}", f"/traces/{trace_id}/engine"]
     return found
 

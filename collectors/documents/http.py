@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from fastapi import FastAPI, Request
+from fastapi import Depends, FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ValidationError
@@ -44,13 +44,26 @@ def add_documents(app: FastAPI, documents: Documents) -> None:
     async def search(request: Request) -> Response:
         return await _answer(documents.search, await _body(request, Search))
 
-    @app.get(PATH)
+    @app.get(PATH, dependencies=[Depends(_knows("collection"))])
     def listing(collection: str | None = None) -> Response:
         return _json(documents.listing(collection))
 
-    @app.delete(PATH)
+    @app.delete(PATH, dependencies=[Depends(_knows("collection", "source"))])
     def remove(collection: str, source: str | None = None) -> Response:
         return _json(documents.remove(collection, source))
+
+
+def _knows(*names: str) -> Callable[[Request], None]:
+    """Refuses other parameters: with a misspelt ``source`` a whole collection would go."""
+
+    def check(request: Request) -> None:
+        for name in request.query_params:
+            if name not in names:
+                raise BadDocumentsValue(
+                    f"parameter {name!r} is not known here: give {' and '.join(names)}"
+                )
+
+    return check
 
 
 async def _answer(ask: Callable[[M], BaseModel], given: M) -> Response:

@@ -241,7 +241,7 @@ def _reading(
     whole = in_words(slow["mean"] - middle["mean"])
     slowest = "slowest 5 %"
     if slow["n"] > 2 * SLOWEST * n:  # ties at the 95th percentile are all at or above it
-        slowest = f"slowest {slow['n'] / n:.0%}, many of them equally slow"
+        slowest = f"slowest {slow['n'] / n * 100:.0f} %, many of them equally slow"
     first = (
         f"The {slowest} (n={slow['n']}) take {whole} longer in {measure.upper()} than the "
         f"middle ones (n={middle['n']}), and {most.stage} makes {(most.share or 0) * 100:.0f} % of it."
@@ -250,8 +250,8 @@ def _reading(
     for one in [s for s in slices if s.stands_out and s.difference > 0][:3]:
         value = "not known" if one.value is None else one.value
         said.append(
-            f"{one.dimension} {value}: {one.slow_share:.0%} of the slow ones, "
-            f"{one.middle_share:.0%} of the middle ones."
+            f"{one.dimension} {value}: {one.slow_share * 100:.0f} % of the slow ones, "
+            f"{one.middle_share * 100:.0f} % of the middle ones."
         )
     return tuple(said)
 

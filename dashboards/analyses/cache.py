@@ -6,6 +6,10 @@ prefill time over tokens not cached by Theil and Sen, with Sen's 95 % interval
 (:func:`dashboards.analyses.stats.slope`); the interval of what was saved is the same times
 the tokens. A slope leaves a prefill's fixed part out, which a hit does not save.
 
+A source that tells more cached than input tokens contradicts itself: of such a request the
+input tokens are counted as cached, and it is counted in ``cached_over_input``. The share of
+cached tokens is of the requests that tell both.
+
 Preemption: ``off the engine`` is measured, from each preemption to the next scheduling.
 ``Again`` is from there to the next token: the engine drops the blocks of a preempted request
 and computes its prompt and the tokens it had made once more, less what is still in the
@@ -40,11 +44,16 @@ SELECT Model, toInt64(assumeNotNull(InputTokens)) - toInt64(assumeNotNull(Cached
   AND isNotNull(InputTokens) AND isNotNull(CachedTokens) AND StageCounts['prefill'] = 1
   AND PrefillNs > 0 AND Preemptions = 0 AND Fresh > 0
 ORDER BY cityHash64(TraceId, SpanId) LIMIT {MOST_POINTS} BY Model LIMIT {MOST_POINTS * MOST_MODELS}"""
+_BOTH: Final = "isNotNull(CachedTokens) AND isNotNull(InputTokens)"
+_COUNTED: Final = (
+    f"toUInt64(if({_BOTH}, least(assumeNotNull(CachedTokens), assumeNotNull(InputTokens)), "
+    "ifNull(CachedTokens, 0)))"
+)
 _TOKENS_SQL: Final = f"""\
 SELECT Model, count() AS N, count(CachedTokens) AS Known, countIf(CachedTokens > 0) AS Hits,
-  sumIf(toUInt64(assumeNotNull(InputTokens)), isNotNull(CachedTokens) AND isNotNull(InputTokens))
-    AS Input,
-  sum(toUInt64(ifNull(CachedTokens, 0))) AS Cached, sum(PrefillNs) AS Prefill,
+  sumIf(toUInt64(assumeNotNull(InputTokens)), {_BOTH}) AS Input, sum({_COUNTED}) AS Cached,
+  sumIf({_COUNTED}, {_BOTH}) AS CachedOfInput, countIf(CachedTokens > InputTokens) AS Over,
+  sum(PrefillNs) AS Prefill,
   countIf(Preemptions > 0) AS Preempted, sum(toUInt64(Preemptions)) AS Times, sum(PreemptedNs) AS Off
 {_SOURCE} {{picked}} GROUP BY Model ORDER BY Model"""
 _PREEMPTED_SQL: Final = f"""\
@@ -134,11 +143,14 @@ def _figures(
     rows = run(store, _TOKENS_SQL.replace("{picked}", picked.sql), picked.params, limits)
     models = tuple(_saved(row, rates.get(row["Model"])) for row in rows if row["Hits"])
     known = all(one.saved_ns is not None for one in models)
-    tokens, cached = sum(int(r["Input"]) for r in rows), sum(int(r["Cached"]) for r in rows)
+    tokens, cached, of_them, over = (
+        sum(int(r[name]) for r in rows) for name in ("Input", "Cached", "CachedOfInput", "Over")
+    )
     return CacheFigures(
         key=key, requests=sum(int(r["N"]) for r in rows),
         cached_known=sum(int(r["Known"]) for r in rows), hits=sum(int(r["Hits"]) for r in rows),
-        input_tokens=tokens, cached_tokens=cached, hit_share=cached / tokens if tokens else None,
+        input_tokens=tokens, cached_tokens=cached, hit_share=of_them / tokens if tokens else None,
+        cached_over_input=over,
         prefill_ns=sum(int(r["Prefill"]) for r in rows),
         saved_ns=sum(m.saved_ns or 0 for m in models) if known else None,
         low_ns=sum(m.low_ns or 0 for m in models) if known else None,
@@ -252,6 +264,11 @@ def _reading(found: CacheFigures) -> tuple[str, ...]:
             f"prompt tokens: about {in_words(found.saved_ns)} of prefill saved (95 %: "
             f"{in_words(found.low_ns or 0)} to {in_words(found.high_ns or 0)}), beside "
             f"{in_words(found.prefill_ns)} spent."
+        )
+    if found.cached_over_input:
+        said.append(
+            f"{found.cached_over_input} requests tell more cached than input tokens: of these the "
+            "input tokens are counted."
         )
     one = found.preempted
     if one.preemptions:

@@ -1,9 +1,10 @@
 """What requests and solved tasks cost.
 
 Tokens: ``((input - cached) x input price + cached x cached price + output x output price)
-/ 1e6`` of each request whose model has the prices and whose token counts are known; a cost
-that a record itself carries goes before. GPUs: ``price an hour x GPUs x window / 3600 s`` of
-each model that made requests: a GPU costs while it idles.
+/ 1e6`` of each request whose model has the prices and whose token counts are known (cached at
+most the input, whatever the source told); a cost that a record itself carries goes before.
+GPUs: ``price an hour x GPUs x window / 3600 s`` of each model that made requests: a GPU costs
+while it idles.
 
 A task is a trace with an outcome: a span ``outcome`` (``tracer.outcome``), of which the last
 one counts. Its time runs from the first start to the last end of the trace's records, its
@@ -142,9 +143,9 @@ def _cost_sql(prices: Prices) -> tuple[str, dict[str, object]]:
         "({has_others:UInt8} AND NOT has({unpriced:Array(String)}, toString(Model)))) "
         "AND isNotNull(InputTokens) AND isNotNull(OutputTokens)"
     )
-    fresh = "toInt64(assumeNotNull(InputTokens)) - toInt64(ifNull(CachedTokens, 0))"
+    cached = "least(ifNull(CachedTokens, 0), assumeNotNull(InputTokens))"
     total = (
-        f"(greatest({fresh}, 0) * {columns[0]} + ifNull(CachedTokens, 0) * {columns[1]} "
+        f"((assumeNotNull(InputTokens) - {cached}) * {columns[0]} + {cached} * {columns[1]} "
         f"+ assumeNotNull(OutputTokens) * {columns[2]}) / 1e6"
     )
     return f"coalesce(Cost, if({known}, {total}, NULL))", params

@@ -22,6 +22,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Final
 
 from dashboards.analyses.costs import cost_columns, cost_of, tasks_of
@@ -39,7 +40,9 @@ from tracer.stages import Stage
 BEFORE: Final = (Stage.PROMPT, Stage.RETRIEVAL, Stage.QUEUE, Stage.PREFILL, Stage.TOOL)
 REST: Final = "rest"
 _UNIT_NS: Final = {"ns": 1, "us": 1000, "ms": 1_000_000, "s": NS_PER_S}
-_LIMIT: Final = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)(ns|us|ms|s)", re.ASCII)
+_LIMIT: Final = re.compile(r"(\d{1,30}(?:\.\d{1,9})?)(ns|us|ms|s)", re.ASCII)
+MOST_LIMIT_S: Final = 10**9
+"""31 years: far above any request, and so that no limit leaves 64 bits of nanoseconds."""
 _SOURCE: Final = "FROM {database:Identifier}.requests WHERE"
 
 _TPOT: Final = "assumeNotNull(TpotNs)"
@@ -63,7 +66,7 @@ def parse_limits(ttft: str | None, tpot: str | None, e2e: str | None) -> Limits:
     """Limits from texts such as ``500ms`` and ``2s``.
 
     Raises:
-        BadValueError: none was given, or one is no time.
+        BadValueError: none was given, or one is no time from 0 to ``MOST_LIMIT_S``.
     """
     given = {"ttft": ttft, "tpot": tpot, "e2e": e2e}
     found = {f"{name}_ns": _limit(name, text) for name, text in given.items() if text is not None}
@@ -78,7 +81,12 @@ def _limit(name: str, text: str) -> int:
     match = _LIMIT.fullmatch(text.strip())
     if match is None:
         raise BadValueError(f"{name} {text!r} is not a limit: write it as 500ms, 2s or 800us")
-    return round(float(match[1]) * _UNIT_NS[match[2]])
+    found = round(Decimal(match[1]) * _UNIT_NS[match[2]])
+    if found > MOST_LIMIT_S * NS_PER_S:
+        raise BadValueError(
+            f"{name} {text!r} is out of range: give 0s to {MOST_LIMIT_S:,}s, or leave the limit out"
+        )
+    return found
 
 
 def goodput(

@@ -8,7 +8,15 @@ from typing import Final
 from dashboards.analyses.compare import quantile
 from dashboards.analyses.groups import Key, whole_and_groups
 from dashboards.analyses.interference import LEAST_STEPS, Blame, Told, excesses
-from dashboards.analyses.interfering_read import MOST_REQUESTS, Around, Id, latest, read_around
+from dashboards.analyses.interfering_read import (
+    MOST_REQUESTS,
+    MOST_SPANS,
+    MOST_STEPS,
+    Around,
+    Id,
+    latest,
+    read_around,
+)
 from dashboards.filters import Filters, Where, where
 from dashboards.models.interference import (
     Cause,
@@ -56,6 +64,7 @@ def interference(
         mixed_steps=around.mixed_steps,
         mixed_left_out=around.mixed_left_out, without_baseline=around.without_baseline,
         several_engines=around.several_engines, baselines=around.baselines,
+        requests_left_out=around.requests_left_out, spans_left_out=around.spans_left_out,
         overall=overall, groups=groups, groups_left_out=left,
         reading=_reading(around, overall), assumptions=_ASSUMPTIONS,
     )  # fmt: skip
@@ -143,7 +152,11 @@ _ASSUMPTIONS: Final = (
         "Work done again after a preemption, and waiting between steps, are not counted. Causers "
         "may lie outside the filters."
     ),
-    f"At most {MOST_REQUESTS:,} requests, the latest, with the steps and requests of their time.",
+    (
+        f"At most {MOST_REQUESTS:,} requests, the latest, with the steps and requests of their time: "
+        f"of these at most {MOST_STEPS:,} steps, {MOST_REQUESTS:,} requests and {MOST_SPANS:,} spans, "
+        "the latest."
+    ),
 )
 
 
@@ -160,7 +173,7 @@ _NO_BASELINE: Final = (
 def _reading(around: Around, found: InterferenceFigures) -> tuple[str, ...]:
     if not found.chosen:
         return ("There is no request to look at: widen the window or drop a filter.",)
-    part = _part(around, found)
+    part = (*_part(around, found), *_left_out(around))
     if not around.steps:
         return (_NO_STEPS, *part)
     if not around.mixed_steps:
@@ -191,3 +204,20 @@ def _part(around: Around, found: InterferenceFigures) -> tuple[str, ...]:
         f"{to_text(around.first_ns)} on; all figures are of those."
     )
     return (told,)
+
+
+def _left_out(around: Around) -> tuple[str, ...]:
+    """What is said where not all that ran in the window was read."""
+    left = {
+        "steps that prefilled": around.mixed_left_out,
+        "requests": around.requests_left_out,
+        "spans of prefill and decode": around.spans_left_out,
+    }
+    told = ", ".join(f"{n:,} {what}" for what, n in left.items() if n)
+    if not told:
+        return ()
+    said = (
+        f"Not read, the earliest of this time: {told}. What was lost then, and to whom, is missing: "
+        "choose a shorter window."
+    )
+    return (said,)

@@ -62,13 +62,14 @@ FROM {{database:Identifier}}.requests WHERE {_AROUND}
 ORDER BY Timestamp DESC, TraceId, SpanId LIMIT {{most:UInt32}}"""
 _REQUESTS_SQL: Final = f"""\
 SELECT TraceId, SpanId, ServiceInstance AS Instance, if(isNull(InputTokens), NULL,
-  toInt64(assumeNotNull(InputTokens)) - toInt64(ifNull(CachedTokens, 0))) AS Fresh
+  toInt64(assumeNotNull(InputTokens)) - toInt64(ifNull(CachedTokens, 0))) AS Fresh,
+  count() OVER () AS Every
 {_REQUESTS}"""
 _IN_TIME: Final = f"""\
 TraceId IN (SELECT TraceId {_REQUESTS}) AND {_TIME}"""
 _PHASES_SQL: Final = f"""\
 SELECT s.TraceId AS TraceId, c.RootId AS RootId, s.Stage AS Stage, s.StartNs AS StartNs,
-  s.Duration AS Duration, s.Marks AS Marks, s.MarkNs AS MarkNs
+  s.Duration AS Duration, s.Marks AS Marks, s.MarkNs AS MarkNs, count() OVER () AS Every
 FROM (
   SELECT TraceId, ParentSpanId AS CallId, SpanAttributes[{{stage_key:String}}] AS Stage,
     toUnixTimestamp64Nano(Timestamp) AS StartNs, Duration, Events.Name AS Marks,
@@ -99,6 +100,8 @@ class Around:
     mixed_left_out: int = 0
     without_baseline: int = 0
     several_engines: int = 0
+    requests_left_out: int = 0
+    spans_left_out: int = 0
 
 
 def latest(store: QueryStore, picked: Where, limits: QueryLimits) -> Where:
@@ -189,6 +192,8 @@ def _read_phases(found: Around, requests: list[Row], spans: list[Row]) -> None:
         found.ids.append((row["TraceId"], row["SpanId"]))
         fresh.append(None if row["Fresh"] is None else max(0.0, float(row["Fresh"])))
         instance.append(row["Instance"])
+    found.requests_left_out = _left_out(requests)
+    found.spans_left_out = _left_out(spans)
     told = [one for one in fresh if one is not None]
     usual = sum(told) / len(told) if told else 1.0
     for row in spans:
@@ -204,6 +209,11 @@ def _read_phases(found: Around, requests: list[Row], spans: list[Row]) -> None:
         )  # fmt: skip
         kind = found.decodes if row["Stage"] == Stage.DECODE else found.prefills
         kind.setdefault(instance[number], []).append(phase)
+
+
+def _left_out(rows: list[Row]) -> int:
+    """How many there are beyond the limit: each row tells of how many it is."""
+    return int(rows[0]["Every"]) - len(rows) if rows else 0
 
 
 def _away(row: Mapping[str, object], end_ns: int) -> Iterator[tuple[int, int]]:

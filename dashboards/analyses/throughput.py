@@ -12,7 +12,9 @@ For each bin of length ``w``::
 Bins of one concurrency (rounded; grouped as ``--by concurrency`` does) are added up before
 dividing. The knee is Kneedle's (V. Satopää and others, 2011) for a curve that grows and
 flattens: concurrency and total tokens/s are scaled to 0..1 over the levels, and the knee is
-the level with the largest ``y - x``; it needs three levels and a height of 0.1.
+the level with the largest ``y - x``; it needs three levels and a height of 0.1. A level in
+which fewer than ten requests began is *thin*: it is shown as such, and is not counted for the
+knee, since a short rush or the end of a load looks like one.
 """
 
 from __future__ import annotations
@@ -36,6 +38,8 @@ MOST_BINS: Final = 1000
 BINS_MS: Final = (100, 200, 500, 1000, 2000, 5000, 10_000, 30_000, 60_000, 300_000, 600_000)
 LEAST_LEVELS: Final = 3
 LEAST_HEIGHT: Final = 0.1
+LEAST_REQUESTS: Final = 10
+"""That began in a level: one with fewer is thin."""
 _LABELS: Final = ("1", *bucket_labels(CONCURRENCY_BOUNDS)[1:])
 _SOURCE: Final = "FROM {database:Identifier}.requests WHERE"
 _WINDOW_SQL: Final = f"""\
@@ -179,7 +183,7 @@ def _figures(
     params |= {"bins": list(place) or [-1], "levels": list(place.values()) or [-1]}
     began = run(store, _BEGAN_SQL.replace("{picked}", began_in), params, limits)
     levels = _levels(rows, place, width, {int(row["level"]): row for row in began})
-    known = [one for one in levels if one.tokens_per_s is not None]
+    known = [one for one in levels if one.tokens_per_s is not None and not one.thin]
     found = knee([(one.concurrency, one.tokens_per_s or 0.0) for one in known])
     return ThroughputFigures(
         key=key, requests=int(window["n"]), without_tokens=int(window["without"]), bin_ns=width,
@@ -211,6 +215,7 @@ def _levels(
         if level < 0:
             continue
         there = began.get(level)
+        n = int(there["n"]) if there else 0
         found.append(
             Level(
                 label=_LABELS[level], concurrency=one.busy / (one.bins * width), bins=one.bins,
@@ -219,7 +224,7 @@ def _levels(
                 user_tokens_per_s=(
                     one.timed_tokens * NS_PER_S / one.decoding if one.decoding else None
                 ),
-                requests=int(there["n"]) if there else 0,
+                requests=n, thin=n < LEAST_REQUESTS,
                 ttft_p50_ns=round(there["ttft"]) if there and there["n_ttft"] else None,
                 e2e_p50_ns=round(there["e2e"][0]) if there else None,
                 e2e_p95_ns=round(there["e2e"][1]) if there else None,
@@ -240,7 +245,8 @@ _ASSUMPTIONS: Final = (
     ),
     (
         "Knee: concurrency and tokens/s scaled to 0..1 over the levels; the level farthest above "
-        f"the diagonal, if by {LEAST_HEIGHT} and with at least {LEAST_LEVELS} levels (Kneedle)."
+        f"the diagonal, if by {LEAST_HEIGHT} and with at least {LEAST_LEVELS} levels (Kneedle). Levels "
+        f"in which fewer than {LEAST_REQUESTS} requests began are thin and not counted for it."
     ),
 )
 
@@ -254,7 +260,10 @@ def _reading(found: ThroughputFigures) -> tuple[str, ...]:
     if not known:
         return ("No request tells its output tokens: throughput is not known.",)
     best = max(known, key=lambda one: one.tokens_per_s or 0.0)
-    said = [f"Most tokens a second: {plain(best.tokens_per_s or 0.0, 4)}, at concurrency {best.label}."]
+    few = f" (thin: {best.requests} requests began there)" if best.thin else ""
+    said = [
+        f"Most tokens a second: {plain(best.tokens_per_s or 0.0, 4)}, at concurrency {best.label}{few}."
+    ]
     if found.knee is None:
         said.append("No knee: too few levels, or throughput still grows with concurrency.")
     else:
@@ -263,5 +272,10 @@ def _reading(found: ThroughputFigures) -> tuple[str, ...]:
         said.append(
             f"Knee at concurrency {at.label}: {plain(at.tokens_per_s or 0.0, 4)} tokens a second{speed}; "
             "beyond it more users bring little."
+        )
+    if thin := [one.label for one in known if one.thin]:
+        said.append(
+            f"Not counted for the knee, with fewer than {LEAST_REQUESTS} requests each: concurrency "
+            f"{', '.join(thin)}."
         )
     return tuple(said)

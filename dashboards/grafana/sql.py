@@ -74,6 +74,12 @@ def repeated(column: str, variable: str) -> str:
     return f"(hasAny({values}, array('', '$__all')) OR {one_of(column, variable)})"
 
 
+_TELLING: Final = "CachedTokens IS NOT NULL AND InputTokens IS NOT NULL"
+CACHED_SHARE: Final = (
+    f"sumIf(least(CachedTokens, InputTokens), {_TELLING}) / "
+    f"nullIf(sumIf(InputTokens, {_TELLING}), 0)"
+)
+"""Cached share of the prompt tokens of requests that tell both; of each at most all."""
 MODEL_CALLS: Final = "Operation != '' AND Source != 'app'"
 """Requests that made a model call: those that the report counts unless told otherwise."""
 

@@ -16,6 +16,7 @@ from dashboards.models.report import Report, Slice, StageFigures
 from dashboards.models.series import Series, Step
 from dashboards.queries.series import CELLS_PER_DOUBLING
 from dashboards.times import NS_PER_S
+from dashboards.visible import visible
 
 LEVELS: Final = ("p50", "p95", "p99")
 MOST_LABEL_CHARS: Final = 24
@@ -34,7 +35,7 @@ class Figure:
 
 def label(text: str) -> str:
     """``text`` as plotly shows it letter by letter."""
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return visible(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def figures(report: Report, series: Sequence[Series]) -> list[Figure]:
@@ -112,8 +113,17 @@ def _over_time(series: Series, measure: str, title: str) -> Figure:
             for p in LEVELS
         ],
         {"xaxis": {"title": {"text": "UTC"}}, "yaxis": {"title": {"text": "s"}, "rangemode": "tozero"}},
-        "From a t-digest of each step; the tables are exact.",
+        f"From a t-digest of each step; the tables are exact.{_later(series)}",
     )  # fmt: skip
+
+
+def _later(series: Series) -> str:
+    if not series.later:
+        return ""
+    return (
+        f" {series.later:,} requests began later than the report was made, by a clock that is ahead: "
+        "they are in no step."
+    )
 
 
 def _traffic(series: Series) -> Figure:
@@ -209,7 +219,7 @@ def _level(low_ns: int) -> int:
 
 
 def _groups(report: Report, measure: str) -> Figure:
-    names = [_short(key_of(group), n) for n, group in enumerate(report.groups, 1)]
+    names = [_short(visible(key_of(group)), n) for n, group in enumerate(report.groups, 1)]
     figures = [group.measure(measure) for group in report.groups]
     return Figure(
         f"{measure.upper()} by {label(', '.join(report.by))}",

@@ -1,7 +1,7 @@
 """`stagelens report --format html`: one file with all figures and plots, and no network.
 
 Its policy (in the file itself) runs the two scripts whose hashes it names and nothing
-else. All texts are escaped: names, routes and tags are a stranger's input.
+else. All texts are written out and escaped: names, routes and tags are a stranger's input.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from dashboards.models.report import Distribution, Losses, Report, Slice
 from dashboards.models.series import Series
 from dashboards.terminal.report import MEASURE_NAMES
 from dashboards.times import NS_PER_S, to_text
+from dashboards.visible import visible
 
 _LEVELS: Final = ("p50", "p90", "p95", "p99", "max")
 _PAGE: Final = """\
@@ -87,21 +88,21 @@ def _json(value: object) -> str:
 
 
 def _body(report: Report, plots: Sequence[Figure]) -> Iterable[str]:
-    made = escape(to_text(report.made_at_unix_ns))
+    made = _shown(to_text(report.made_at_unix_ns))
     yield f"<h1>Stagelens report</h1>\n<p>Made at {made}; times in UTC.</p>"
     yield _lines(report.reading, "p")
     if report.overall.counts.total:
         yield _cards(report.overall)
         yield _table("Percentiles by stage", _HEADS, _stage_rows(report.overall))
-    yield f"<h2>Losses</h2>\n<p>{escape(_lost(report.losses))}</p>"
+    yield f"<h2>Losses</h2>\n<p>{_shown(_lost(report.losses))}</p>"
     for n, one in enumerate(plots):
-        note = f'<p class="quiet">{escape(one.note)}</p>' if one.note else ""
+        note = f'<p class="quiet">{_shown(one.note)}</p>' if one.note else ""
         yield (
-            f"<h2>{escape(_plain(one.title))}</h2>{note}\n"
-            f'<div class="chart" id="figure-{n}" role="img" aria-label="{escape(_plain(one.title))}"></div>'
+            f"<h2>{_shown(_plain(one.title))}</h2>{note}\n"
+            f'<div class="chart" id="figure-{n}" role="img" aria-label="{_shown(_plain(one.title))}"></div>'
         )
     if report.groups:
-        yield f"<h2>By {escape(', '.join(report.by))}</h2>"
+        yield f"<h2>By {_shown(', '.join(report.by))}</h2>"
         yield _table("Groups", _GROUP_HEADS, [_group_row(one) for one in report.groups])
     if report.groups_left_out.groups:
         left = report.groups_left_out
@@ -114,8 +115,13 @@ def _plain(title: str) -> str:
     return title.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
 
 
+def _shown(text: str) -> str:
+    """``text`` as HTML that shows it character by character."""
+    return escape(visible(text))
+
+
 def _lines(lines: Iterable[str], tag: str) -> str:
-    return "\n".join(f"<{tag}>{escape(line)}</{tag}>" for line in lines)
+    return "\n".join(f"<{tag}>{_shown(line)}</{tag}>" for line in lines)
 
 
 def _cards(overall: Slice) -> str:
@@ -146,10 +152,16 @@ def _cards(overall: Slice) -> str:
         ),
     )
     cards = "".join(
-        f'<div class="card"><dt>{name}</dt><dd>{escape(value)}<small>{escape(note)}</small></dd></div>'
+        f'<div class="card"><dt>{name}</dt><dd>{_whole(value)}<small>{_shown(note)}</small></dd></div>'
         for name, value, note in facts
     )
     return f'<dl class="cards">{cards}</dl>'
+
+
+def _whole(value: str) -> str:
+    """A card's figures, none of which is broken in two lines."""
+    parts = value.split(" / ")
+    return " / ".join(f'<span class="whole">{_shown(part)}</span>' for part in parts)
 
 
 _HEADS: Final = ("stage", *_LEVELS, "n", "no data", "share of E2E", "of the slowest 5 %")
@@ -191,16 +203,16 @@ def _group_row(group: Slice) -> list[str]:
 
 
 def _table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    head = "".join(f'<th scope="col">{escape(one)}</th>' for one in heads)
+    head = "".join(f'<th scope="col">{_shown(one)}</th>' for one in heads)
     body = "".join(
-        f'<tr><th scope="row">{escape(row[0])}</th>'
-        + "".join(f"<td>{escape(cell)}</td>" for cell in row[1:])
+        f'<tr><th scope="row">{_shown(row[0])}</th>'
+        + "".join(f"<td>{_shown(cell)}</td>" for cell in row[1:])
         + "</tr>"
         for row in rows
     )
     return (
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(caption)}"><table>'
-        f"<caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{_shown(caption)}"><table>'
+        f"<caption>{_shown(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
     )
 
 

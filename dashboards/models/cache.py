@@ -45,6 +45,11 @@ class Preempted(Model):
 
 
 class CacheFigures(Model):
+    """``hit_share`` is of the input tokens of the requests that tell both.
+
+    ``cached_over_input`` told more cached than input tokens; their input tokens are counted.
+    """
+
     key: dict[str, str | None]
     requests: int
     cached_known: int
@@ -52,6 +57,7 @@ class CacheFigures(Model):
     input_tokens: int
     cached_tokens: int
     hit_share: float | None
+    cached_over_input: int = 0
     prefill_ns: int
     saved_ns: int | None
     low_ns: int | None

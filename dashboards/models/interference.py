@@ -77,7 +77,8 @@ class Interference(Model):
     ``steps`` are all that decoded in the window, ``mixed_steps`` those that prefilled too.
     Not used: ``mixed_left_out`` (beyond the limit, the earliest), ``without_baseline``, and
     ``several_engines`` (steps of an instance with more than one engine: whose they are is
-    not known).
+    not known). Not read, the earliest again: ``requests_left_out`` of those that ran in the window,
+    and ``spans_left_out`` of their prefills and decodes.
     """
 
     version: int = 1
@@ -89,6 +90,8 @@ class Interference(Model):
     mixed_left_out: int
     without_baseline: int
     several_engines: int
+    requests_left_out: int = 0
+    spans_left_out: int = 0
     baselines: tuple[Baseline, ...]
     overall: InterferenceFigures
     groups: tuple[InterferenceFigures, ...]

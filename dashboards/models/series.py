@@ -38,7 +38,10 @@ class Cell(Model):
 
 
 class Series(Model):
-    """The chosen requests by the step in which they began; steps without any are left out."""
+    """The chosen requests by the step in which they began; steps without any are left out.
+
+    ``later`` of them began after ``to_unix_ns``, by a clock that is ahead, and are in no step.
+    """
 
     version: int = 1
     filters: Filters
@@ -49,5 +52,6 @@ class Series(Model):
     rolled_up: bool = Field(
         default=False, description="whether the steps are from the sketches by minute and hour"
     )
+    later: int = 0
     steps: tuple[Step, ...]
     cells: tuple[Cell, ...]

@@ -12,7 +12,8 @@ class Level(Model):
     """Time bins with this many requests in flight, taken together.
 
     ``tokens_per_s`` is for all users, ``user_tokens_per_s`` for one that decodes; ``None``
-    where no request told its tokens. The percentiles are of the ``requests`` that began in these bins.
+    where no request told its tokens. The percentiles are of the ``requests`` that began in these bins;
+    ``thin``: they are too few for the level to be counted for the knee.
     """
 
     label: str
@@ -25,10 +26,11 @@ class Level(Model):
     ttft_p50_ns: int | None
     e2e_p50_ns: int | None
     e2e_p95_ns: int | None
+    thin: bool = False
 
 
 class ThroughputFigures(Model):
-    """``knee`` is the label of the level beyond which more users bring little more."""
+    """``knee`` is the label of the level, not a thin one, beyond which more users bring little more."""
 
     key: dict[str, str | None]
     requests: int

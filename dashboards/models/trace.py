@@ -135,7 +135,8 @@ class Trace(Model):
     """One trace: its spans parents first, and the record of each request in it.
 
     ``start_unix_ns`` is that of the first root; ``duration_ns`` runs from the earliest
-    start to the latest end. ``spans_left_out`` counts spans beyond the limit.
+    start to the latest end. ``spans_left_out`` counts spans beyond the limit, ``values_cut``
+    the values (attributes of spans and events, messages) of which only the beginning is here.
     """
 
     version: int = 1
@@ -144,4 +145,5 @@ class Trace(Model):
     duration_ns: int
     spans: tuple[Span, ...]
     spans_left_out: int
+    values_cut: int = 0
     requests: tuple[RequestRecord, ...]

@@ -10,7 +10,7 @@ from dashboards.errors import BadValueError
 from dashboards.filters import Filters, where
 from dashboards.models.series import Cell, Series, Step
 from dashboards.queries import rollups
-from dashboards.queries.base import QueryLimits, QueryStore, Row, run
+from dashboards.queries.base import QueryLimits, QueryStore, Row, count_of, run
 from dashboards.times import NS_PER_S
 
 MOST_STEPS: Final = 120
@@ -43,7 +43,9 @@ def series(
 ) -> Series:
     """At most ``MOST_STEPS`` steps over the window, and a heat map of ``measure``.
 
-    A cell spans half a doubling: its bounds are powers of the square root of two.
+    A cell spans half a doubling: its bounds are powers of the square root of two. A window
+    without an end ends now: a request whose sender's clock is ahead is counted in ``later``,
+    for a single one would stretch the axis over years.
 
     Raises:
         BadValueError: ``measure`` is not known. UnavailableError: the store gave no answer.
@@ -54,7 +56,7 @@ def series(
     begin = filters.since_unix_ns or 0
     end = filters.until_unix_ns or now_unix_ns
     bound = limits or QueryLimits()
-    picked = where(filters)
+    picked = where(filters.model_copy(update={"until_unix_ns": end}))
     source = f"FROM {{database:Identifier}}.requests WHERE {picked.sql}"
     if not begin:
         first = run(
@@ -79,8 +81,17 @@ def series(
     )  # fmt: skip
     return Series(
         filters=filters, from_unix_ns=begin, to_unix_ns=end, step_ns=step, measure=measure,
-        rolled_up=rolled, steps=tuple(_step(row) for row in rows), cells=tuple(_cell(row) for row in cells),
+        rolled_up=rolled, later=_later(store, filters, end, bound),
+        steps=tuple(_step(row) for row in rows), cells=tuple(_cell(row) for row in cells),
     )  # fmt: skip
+
+
+def _later(store: QueryStore, filters: Filters, end: int, limits: QueryLimits) -> int:
+    """How many of the chosen requests began after a window that has no end of its own."""
+    if filters.until_unix_ns is not None:
+        return 0
+    since = max(end, filters.since_unix_ns or 0)
+    return count_of(store, where(filters.model_copy(update={"since_unix_ns": since})), limits)
 
 
 def _rolled_sql(filters: Filters, window: rollups.Window) -> str:

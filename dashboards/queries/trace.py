@@ -41,7 +41,12 @@ SELECT SpanId, ParentSpanId, SpanName, SpanKind, ServiceName, Duration, StatusCo
   toUnixTimestamp64Nano(Timestamp) AS StartNs, ResourceAttributes[{boot:String}] AS BootId,
   mapApply((k, v) -> (k, leftUTF8(v, {chars:UInt32})), SpanAttributes) AS Attrs,
   arrayMap(t -> toUnixTimestamp64Nano(t), Events.Timestamp) AS EventNs,
-  Events.Name AS EventNames, Events.Attributes AS EventAttrs
+  Events.Name AS EventNames,
+  arrayMap(m -> mapApply((k, v) -> (k, leftUTF8(v, {chars:UInt32})), m), Events.Attributes)
+    AS EventAttrs,
+  arraySum(arrayMap(v -> lengthUTF8(v) > {chars:UInt32}, arrayConcat([StatusMessage],
+    mapValues(SpanAttributes), arrayFlatten(arrayMap(m -> mapValues(m), Events.Attributes)))))
+    AS Cut
 FROM {database:Identifier}.otel_traces
 WHERE TraceId = {id:String}
   AND Timestamp >= fromUnixTimestamp64Nano({first:Int64}, 'UTC')
@@ -77,8 +82,8 @@ class Place:
 def trace(store: QueryStore, trace_id: str, limits: QueryLimits | None = None) -> Trace:
     """The trace whose id is ``trace_id``, or the only one whose id begins with it.
 
-    At most ``MOST_SPANS`` spans, the earliest; attribute values are cut at
-    ``MOST_VALUE_CHARS`` characters.
+    At most ``MOST_SPANS`` spans, the earliest; values of attributes of spans and events and
+    messages of a status are cut at ``MOST_VALUE_CHARS`` characters, and counted.
 
     Raises:
         BadValueError: no hexadecimal id. NotStoredError: none. AmbiguousError: several.
@@ -105,6 +110,7 @@ def trace(store: QueryStore, trace_id: str, limits: QueryLimits | None = None) -
         duration_ns=max(int(r["StartNs"]) + int(r["Duration"]) for r in timed) - first,
         spans=tuple(_span(rows[node.index], node, origin) for node in nodes),
         spans_left_out=max(0, total - len(rows)),
+        values_cut=sum(int(r["Cut"]) for r in rows),
         requests=tuple(record(r, origin, told.get(r["SpanId"], "")) for r in records),
     )
 

@@ -17,6 +17,7 @@ from dashboards.models.path import CriticalPath, TracePath
 from dashboards.models.throughput import Throughput
 from dashboards.prices import parse_prices
 from dashboards.queries.dimensions import parse_by
+from dashboards.routes.documented import errors
 from dashboards.routes.gate import PLAIN, Gate, as_json
 from dashboards.routes.parameters import (
     AttributionQuery,
@@ -64,7 +65,10 @@ def _add_causes(routes: APIRouter, source: StoreSource, at: Clock, gate: Gate) -
         with gate.pass_through():
             return as_json(source.path(filters, by))
 
-    @routes.get("/traces/{trace_id}/path", response_model=TracePath, dependencies=[PLAIN])
+    @routes.get(
+        "/traces/{trace_id}/path", response_model=TracePath, dependencies=[PLAIN],
+        responses=errors(404, 409),
+    )  # fmt: skip
     def trace_path(trace_id: str) -> Response:
         with gate.pass_through():
             return as_json(source.trace_path(trace_id))

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final, get_origin
+
+from fastapi import Depends, Request
 from pydantic import BaseModel, ConfigDict
 
+from dashboards.errors import BadValueError
 from dashboards.filters import WITH_MODEL_CALL, Filters, parse_filters
 
 
@@ -77,3 +81,32 @@ class GoodputQuery(ByQuery):
     tpot: str | None = None
     e2e: str | None = None
     prices: str | None = None
+
+
+REPEATABLE: Final = tuple(
+    sorted({
+        name
+        for kind in (AttributionQuery, WhatIfQuery)
+        for name, field in kind.model_fields.items()
+        if get_origin(field.annotation) is list
+    })
+)  # fmt: skip
+"""The parameters that may be given more than once."""
+_PREFIX: Final = "/api/"
+
+
+def _each_once(request: Request) -> None:
+    """Of a parameter given twice the last value would be taken and the first passed over."""
+    if not request.url.path.startswith(_PREFIX):  # the page says it itself
+        return
+    names = [name for name, _ in request.query_params.multi_items()]
+    for name in names:
+        if (times := names.count(name)) > 1 and name not in REPEATABLE:
+            raise BadValueError(
+                f"parameter {name!r} is given {times} times and can be given once: keep one of "
+                f"them (only {', '.join(REPEATABLE)} may be repeated)"
+            )
+
+
+EACH_ONCE = Depends(_each_once)
+"""For all routes: no value of a parameter is passed over."""

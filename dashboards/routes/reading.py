@@ -15,6 +15,7 @@ from dashboards.models.trace import Requests, Trace
 from dashboards.queries.base import QueryStore
 from dashboards.queries.dimensions import parse_by
 from dashboards.queries.status import check_store
+from dashboards.routes.documented import errors
 from dashboards.routes.gate import PLAIN, Gate, as_json
 from dashboards.routes.parameters import ByQuery, RecordsQuery, RequestsQuery, SeriesQuery
 from dashboards.source import StoreSource
@@ -31,7 +32,9 @@ def reading_routes(source: StoreSource, store: QueryStore, at: Clock, gate: Gate
         with gate.pass_through():
             return as_json(source.report(filters, by))
 
-    @routes.get("/traces/{trace_id}", response_model=Trace, dependencies=[PLAIN])
+    @routes.get(
+        "/traces/{trace_id}", response_model=Trace, dependencies=[PLAIN], responses=errors(404, 409)
+    )
     def trace(trace_id: str) -> Response:
         with gate.pass_through():
             return as_json(source.trace(trace_id))

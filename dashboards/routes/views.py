@@ -11,6 +11,7 @@ from dashboards.models.engine import Engine
 from dashboards.models.facets import Facets
 from dashboards.models.summary import Summary
 from dashboards.queries.dimensions import parse_by
+from dashboards.routes.documented import errors
 from dashboards.routes.gate import PLAIN, Gate, as_json
 from dashboards.routes.parameters import ByQuery, FilterQuery
 from dashboards.source import StoreSource
@@ -32,7 +33,10 @@ def view_routes(source: StoreSource, at: Clock, gate: Gate) -> APIRouter:
         with gate.pass_through():
             return as_json(source.facets(filters))
 
-    @routes.get("/traces/{trace_id}/engine", response_model=Engine, dependencies=[PLAIN])
+    @routes.get(
+        "/traces/{trace_id}/engine", response_model=Engine, dependencies=[PLAIN],
+        responses=errors(404, 409),
+    )  # fmt: skip
     def engine(trace_id: str) -> Response:
         with gate.pass_through():
             return as_json(source.engine(trace_id))

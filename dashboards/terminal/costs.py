@@ -124,7 +124,7 @@ def _tasks(tasks: Tasks, currency: str) -> list[str]:
 
 
 def render_throughput(found: Throughput, console: Console) -> None:
-    """Print a line a level, whole and per group; the knee is marked."""
+    """Print a line a level, whole and per group; the knee and the thin levels are marked."""
     for one in (found.overall, *found.groups):
         unit = unit_for(level.e2e_p95_ns for level in one.levels)
         print_table(
@@ -144,7 +144,7 @@ def render_throughput(found: Throughput, console: Console) -> None:
                         in_unit(ns, unit)
                         for ns in (level.ttft_p50_ns, level.e2e_p50_ns, level.e2e_p95_ns)
                     ),
-                    "knee" if level.label == one.knee else "",
+                    "knee" if level.label == one.knee else "thin" if level.thin else "",
                 )
                 for level in one.levels
             ),

@@ -26,6 +26,8 @@ _MEASURES: Final = {"e2e": "E2E", "ttft": "TTFT", "tpot": "TPOT", "itl": "ITL (g
 _NONE_LABELS: Final = {"error_type": "(no error)", "finish_reason": "(none)"}
 _LABEL_CELLS: Final = 33
 _ACTIVITY_CELLS: Final = 60
+_MOST_CELLS: Final = 160
+"""Of a name that is told in full, on several lines: longer ones would push the figures away."""
 
 
 def group_tables(report: Report, width: int, *, ascii_only: bool) -> Iterator[RenderableType]:
@@ -33,7 +35,7 @@ def group_tables(report: Report, width: int, *, ascii_only: bool) -> Iterator[Re
     if not report.by:
         return
     cells = min(_LABEL_CELLS, name_cells(width))
-    whole = [shown(_label(one), ascii_only=ascii_only) for one in report.groups]
+    whole = [fit(_label(one), _MOST_CELLS, ascii_only=ascii_only) for one in report.groups]
     if any(cell_len(label) > cells for label in whole):  # cut ones may look alike
         whole = [f"{i}:{label}" for i, label in enumerate(whole, start=1)]
     by = f"by {', '.join(report.by)}"

@@ -9,26 +9,14 @@ from typing import Final
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 
+from dashboards.visible import visible
+
 NO_DATA: Final = "-"
-
-
-def safe(text: str) -> str:
-    """``text`` on one line with nothing in it that a terminal could obey.
-
-    Control characters, line ends, direction marks, lone surrogates and all else that
-    is not printable are shown as ``\\x1b``, ``\\n``, ``\\u202e``. The result still is
-    no rich markup: put it into a ``Text``, never into a plain string.
-    """
-    if text.isprintable():
-        return text
-    return "".join(
-        one if one.isprintable() else one.encode("unicode_escape").decode() for one in text
-    )
 
 
 def shown(text: str, *, ascii_only: bool) -> str:
     """``text`` made safe, and in ASCII where the console has no more."""
-    found = safe(text)
+    found = visible(text)
     return found.encode("ascii", "backslashreplace").decode() if ascii_only else found
 
 

@@ -30,7 +30,8 @@ def render_trace(trace: Trace, console: Console) -> None:
     blank = Text("")
     head = Text(f"trace {trace.trace_id}", "bold")
     spans = len(trace.spans) + trace.spans_left_out
-    console.print(head, Text(f"from {to_iso(trace.start_unix_ns)}, {spans:,} spans"), sep="\n")
+    cut = f"; {trace.values_cut:,} values are cut" if trace.values_cut else ""
+    console.print(head, Text(f"from {to_iso(trace.start_unix_ns)}, {spans:,} spans{cut}"), sep="\n")
     console.print(blank, *waterfall(trace, width, ascii_only=ascii_only), sep="\n")
     for record in trace.requests:
         console.print(blank, _stages(record, width), sep="\n")

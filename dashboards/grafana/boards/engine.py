@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from dashboards.grafana.spec import Board, Panel, Row
-from dashboards.grafana.sql import IN_RANGE, STEP, chosen, requests, select
+from dashboards.grafana.sql import CACHED_SHARE, IN_RANGE, STEP, chosen, requests, select
 from dashboards.grafana.variables import INSTANCE, MODEL, ROUTE, TAG
 from tracer import semconv
 
@@ -19,8 +19,6 @@ _KIND: Final = (
     "multiIf(PrefillTokens = 0 AND DecodeTokens = 0, 'neither', PrefillTokens = 0, 'decode', "
     "DecodeTokens = 0, 'prefill', 'both')"
 )
-_SAYING: Final = "nullIf(sumIf(InputTokens, CachedTokens IS NOT NULL), 0)"
-"""Prompt tokens of the requests that say how many were cached."""
 _WHICH_GPU: Final = (
     "arrayStringConcat(arrayFilter(part -> part != '', [ResourceAttributes['host.name'], "
     "if(Attributes['gpu'] = '', Attributes['hw.id'], Attributes['gpu']), Attributes['reason']]), ' ')"
@@ -114,7 +112,7 @@ BOARD: Final = Board(
                     "Prefix cache hits", "timeseries",
                     "Cached share of the prompt tokens, of requests that say it.",
                     select(
-                        [STEP, f"sum(CachedTokens) / {_SAYING} AS hit"],
+                        [STEP, f"{CACHED_SHARE} AS hit"],
                         f"{requests()}\n{_BY_TIME}",
                     ),
                     "percentunit", width=8,

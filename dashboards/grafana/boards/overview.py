@@ -7,6 +7,7 @@ from typing import Final
 from dashboards.grafana.losses import increases
 from dashboards.grafana.spec import Board, Panel, Row
 from dashboards.grafana.sql import (
+    CACHED_SHARE,
     LEVEL,
     STEP,
     TPOT,
@@ -29,7 +30,6 @@ _SECONDS: Final = "dateDiff('second', $__fromTime, $__toTime)"
 _BY_TIME: Final = "GROUP BY time\nORDER BY time"
 _SHOWN: Final = ("p50", "p95", "p99")
 _HEAT_POINTS: Final = 10_000
-_SAYING: Final = "nullIf(sumIf(InputTokens, CachedTokens IS NOT NULL), 0)"
 
 
 def _stat(title: str, about: str, columns: list[str], unit: str, given: tuple[str, ...] = ()) -> Panel:
@@ -182,7 +182,7 @@ _SLICES: Final = Row(
                  _share("Status = 'error'", "errors"),
                  f"{ms('e2e')} AS e2e", f"{ms('ttft')} AS ttft", f"{ms('tpot')} AS tpot",
                  "avg(InputTokens) AS input_tokens", "avg(OutputTokens) AS output_tokens",
-                 f"100 * sum(CachedTokens) / {_SAYING} AS cached"],
+                 f"100 * {CACHED_SHARE} AS cached"],
                 f"{requests()}\nGROUP BY model, route\nORDER BY n DESC\nLIMIT 200",
                 given=(sketch("e2e", "E2ENs"), sketch("ttft", *TTFT), sketch("tpot", *TPOT)),
             ),

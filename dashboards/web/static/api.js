@@ -3,6 +3,7 @@
 import { el } from "./dom.js";
 
 export const FILTERS = ["since", "until", "model", "route", "status", "run", "tag", "warm", "cached", "operation", "exact"];
+const MANY = ["model", "route", "status", "tag"];
 const KEPT = "stagelens.token";
 
 // A token in the URL's fragment, which no browser sends to a server, is taken out of it at once.
@@ -21,8 +22,17 @@ export function chosen() {
   const here = new URLSearchParams(location.search);
   const picked = new URLSearchParams();
   for (const name of FILTERS) for (const value of here.getAll(name)) if (value) picked.append(name, value);
-  if (!picked.has("since") && !picked.has("run")) picked.set("since", "1h");
+  const everywhere = picked.has("run") || here.get("view") === "compare";  // a run is looked for at all times
+  if (!picked.has("since") && !everywhere) picked.set("since", "1h");
   return picked;
+}
+
+// Of what stands in the URL twice the page would take one and pass over the other: it is said instead.
+export function checkOnce() {
+  const names = [...new URLSearchParams(location.search).keys()];
+  const name = names.find((one, n) => names.indexOf(one) !== n && !MANY.includes(one));
+  if (name === undefined) return;
+  throw new Error(`${name} stands more than once in the address and can stand there once: keep one of them (only ${MANY.join(", ")} may be repeated)`);
 }
 
 export async function ask(path, more = {}, filtered = true) {

@@ -1,7 +1,7 @@
 // The page: its views by ?view=, its filters in the URL, so that a link says all.
 
-import { TokenNeeded, ask, chosen, keepToken, link, takeToken } from "./api.js";
-import { el, zone } from "./dom.js";
+import { TokenNeeded, ask, checkOnce, chosen, keepToken, link, takeToken } from "./api.js";
+import { el, visible, zone } from "./dom.js";
 import { overview } from "./overview.js";
 import { slices } from "./slices.js";
 import { requests, tail } from "./requests.js";
@@ -28,7 +28,7 @@ let timer = null;
 const view = () => new URLSearchParams(location.search).get("view") ?? "overview";
 
 // For a screen reader: what happened to the view, once; not each figure of a live one.
-function say(text) { document.getElementById("told").textContent = text; }
+function say(text) { document.getElementById("told").textContent = visible(text); }
 
 function go(href) {
   history.pushState(null, "", href);
@@ -50,7 +50,7 @@ function drawFilters() {
   const here = chosen();
   const fields = FIELDS.flatMap(([name, title, hint]) => (here.has(name) ? here.getAll(name) : [""]).map((value, n) =>
     el("label", {}, n ? `or ${title} ${n + 1}` : title,
-      el("input", { type: "text", name, placeholder: hint, value, autocomplete: "off", list: `known-${name}` }))));
+      el("input", { type: "text", name, placeholder: name === "since" && !here.has("since") ? "all times" : hint, value, autocomplete: "off", list: `known-${name}` }))));
   for (const [name, values] of Object.entries(CHOICES)) {
     const now = here.has(name) ? here.getAll(name).join(" ") : values[0];
     fields.push(el("label", {}, name[0].toUpperCase() + name.slice(1), el("select", { name },
@@ -72,7 +72,7 @@ async function drawKnown() {
   const lists = { model: known.models, route: known.routes, run: known.runs,
     tag: Object.entries(known.tags).flatMap(([name, values]) => values.map((value) => `${name}=${value}`)) };
   document.getElementById("known").replaceChildren(...Object.entries(lists).map(([name, values]) =>
-    el("datalist", { id: `known-${name}` }, ...values.map((value) => el("option", { value })))));
+    el("datalist", { id: `known-${name}` }, ...values.map((value) => el("option", { value, label: value })))));
 }
 
 function askToken(problem) {
@@ -110,6 +110,7 @@ async function show(quietly = false) {
   }
   let parts;
   try {
+    checkOnce();
     const draw = Object.hasOwn(VIEWS, view()) ? VIEWS[view()] : null;
     if (!draw) throw new Error(`there is no view ${view()}: take one of those above`);
     parts = await draw();

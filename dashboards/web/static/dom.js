@@ -1,24 +1,31 @@
 // Elements and figures. Text only ever goes in as text: names and attributes are hostile input.
 
-// Characters that turn the direction of what follows, or show nothing: they are written out.
-const HIDDEN = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]/g;
-export const visible = (text) => text.replace(HIDDEN, (one) => `\\u${one.charCodeAt(0).toString(16).padStart(4, "0")}`);
+// Characters that are obeyed, turn what follows, or show nothing are written out, as visible.py does it.
+// Line ends and tabs stay, and the joiners between letters that are not ASCII: scripts and emoji need them.
+const HIDDEN = /(?![\t\n\r])(?!(?<=[^\x00-\x7f])[\u200c\u200d](?=[^\x00-\x7f]))[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0]/gu;
+export const visible = (text) => text.replace(HIDDEN, (one) => {
+  const code = one.codePointAt(0), [mark, digits] = code < 256 ? ["x", 2] : code < 65536 ? ["u", 4] : ["U", 8];
+  return `\\${mark}${code.toString(16).padStart(digits, "0")}`;
+});
+const READ_OUT = ["title", "aria-label", "aria-valuetext", "label"];
+const asRead = (name, value) => (READ_OUT.includes(name) ? visible(String(value)) : value);
+const asNode = (child) => (child instanceof Node ? child : visible(String(child)));
 
 export function el(tag, attributes = {}, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
     if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
-    else if (value !== null && value !== false) made.setAttribute(name, value === true ? "" : value);
+    else if (value !== null && value !== false) made.setAttribute(name, value === true ? "" : asRead(name, value));
   }
-  made.append(...children.filter((child) => child !== null).map((c) => (c instanceof Node ? c : visible(String(c)))));
+  made.append(...children.filter((child) => child !== null).map(asNode));
   return made;
 }
 
 const SVG = "http://www.w3.org/2000/svg";
 export function svg(tag, attributes = {}, ...children) {
   const made = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-  made.append(...children);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, asRead(name, value));
+  made.append(...children.map(asNode));
   return made;
 }
 
@@ -51,7 +58,7 @@ export function table(caption, heads, rows) {
 
 // What is too long for a column is cut by the style sheet; all of it is in the title.
 export function cellOf(n, cell) {
-  const long = typeof cell === "string" && cell.length > 40 ? visible(cell) : null;
+  const long = typeof cell === "string" && cell.length > 40 ? cell : null;
   return el(n ? "td" : "th", { ...(n ? {} : { scope: "row" }), title: long }, cell);
 }
 
@@ -66,8 +73,7 @@ export function stack(parts, label) {
   let at = 0;
   const bars = parts.filter((p) => p.size > 0).map((part) => {
     const bar = svg("rect", { x: (at / whole) * 1000, y: 0, width: (part.size / whole) * 1000, height: 20,
-      class: `s-${STAGES.includes(part.stage) ? part.stage : "none"}` }, svg("title"));
-    bar.firstChild.textContent = part.title;
+      class: `s-${STAGES.includes(part.stage) ? part.stage : "none"}` }, svg("title", {}, part.title));
     at += part.size;
     return bar;
   });

@@ -20,11 +20,11 @@ const speed = (value) => (value === null ? "no data" : value.toFixed(1));
 const perS = (value) => (value === null ? "no data" : value.toFixed(2));
 
 // One line for the overview.
-export function goodputLine(g) {
+export function goodputLine(g, here = false) {
   const f = g.overall;
   return [el("p", { "data-test": "goodput" }, `${perS(f.goodput_per_s)} of ${perS(f.requests_per_s)} requests/s met ${inWords(limits())}: ` +
     `${share(f.good_share)}. ${count(f.missed)} missed a limit, ${count(f.failed)} failed, ${count(f.unknown)} could not be told. `,
-  el("a", { href: link({ view: "goodput" }), "data-go": true }, "Change the limits"))];
+  here ? null : el("a", { href: link({ view: "goodput" }), "data-go": true }, "Change the limits"))];
 }
 
 export async function goodput() {
@@ -39,7 +39,7 @@ export async function goodput() {
     el("input", { type: "text", name, value: now[name] ?? "", placeholder: "no limit", autocomplete: "off" }))),
   el("button", { type: "submit" }, "Apply"));
   const sections = [
-    late(`Goodput: ${inWords(now)}`, ask("/goodput", now), (g) => [...goodputLine(g).slice(0, 1), ...told(g, broken(g.overall), money(g.overall))]),
+    late(`Goodput: ${inWords(now)}`, ask("/goodput", now), (g) => [...goodputLine(g, true), ...told(g, broken(g.overall), money(g.overall))]),
     late("Throughput against latency", ask("/throughput"), throughput),
   ];
   const parts = [form, ...sections];
@@ -65,9 +65,9 @@ function money(f) {
 function throughput(t) {
   const f = t.overall;
   if (!f.levels.length) return told(t, el("p", { class: "quiet" }, "No time with a known concurrency and tokens."));
-  const rows = f.levels.map((l) => [l.label + (l.label === f.knee ? " (knee)" : ""), speed(l.tokens_per_s),
+  const rows = f.levels.map((l) => [l.label + (l.label === f.knee ? " (knee)" : l.thin ? " (thin)" : ""), speed(l.tokens_per_s),
     speed(l.user_tokens_per_s), count(l.requests), time(l.ttft_p50_ns),
-    time(l.e2e_p50_ns), time(l.e2e_p95_ns), `${l.seconds.toFixed(0)} s`]);
+    time(l.e2e_p50_ns), time(l.e2e_p95_ns), time(l.seconds * 1e9)]);
   return told(t, levels(f), table("At each concurrency", ["in flight", "tokens/s, all", "tokens/s, one user", "n", "TTFT p50", "E2E p50",
     "E2E p95", "seen for"], rows));
 }

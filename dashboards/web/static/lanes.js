@@ -107,6 +107,13 @@ export function sharers(engine) {
   return [title, table("Other requests in the steps of this one", ["trace", "steps in its prefill", "steps in its decode"], rows), left];
 }
 
+// Bytes in GiB; nothing that a reader would have to count the zeros of.
+function between(low, high, unit) {
+  if (unit === "By") return `${(low / 2 ** 30).toPrecision(3)} to ${(high / 2 ** 30).toPrecision(3)} GiB`;
+  const text = (value) => (Math.abs(value) >= 1000 ? count(Math.round(value)) : value.toPrecision(3));
+  return `${text(low)} to ${text(high)}${unit && unit !== "1" ? ` ${unit}` : ""}`;
+}
+
 export function gpuLane(engine, scale) {
   const title = el("h2", {}, "GPU");
   if (!engine.gauges.length) {
@@ -116,8 +123,7 @@ export function gpuLane(engine, scale) {
     const values = gauge.points.map((p) => p.value);
     const low = Math.min(0, ...values), span = Math.max(...values) - low || 1;
     const line = gauge.points.map((p) => `${scale(p.offset_ns).toFixed(1)},${(19 - ((p.value - low) / span) * 18).toFixed(1)}`).join(" ");
-    const unit = gauge.unit && gauge.unit !== "1" ? ` ${gauge.unit}` : "";
-    const told = `${Math.min(...values).toPrecision(3)} to ${Math.max(...values).toPrecision(3)}${unit}`;
+    const told = between(Math.min(...values), Math.max(...values), gauge.unit);
     const pairs = Object.entries(gauge.attributes);
     const all = pairs.map((pair) => pair.join("=")).join(", ");
     const where = pairs.filter(([name]) => !name.startsWith("hw.")).map((pair) => pair.join("=")).join(", ");

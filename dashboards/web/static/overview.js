@@ -1,7 +1,7 @@
 // Overview: distributions first, each figure with its n. The figures of the roll-ups come first,
 // those of the requests themselves after them where the requests are not too many.
 
-import { ask, link } from "./api.js";
+import { FILTERS, ask, link } from "./api.js";
 import { heat, percentiles, rates, throughput, traffic } from "./charts.js";
 import { goodputLine, limits } from "./goodput.js";
 import { STAGES, count, el, share, stack, svg, table, time, when } from "./dom.js";
@@ -30,8 +30,9 @@ function cards(summary, report) {
     ["Cold / cached", `${count(all.cold)} / ${count(all.cached)}`,
       `cached not known for ${count(all.requests - all.cached - all.not_cached)}`],
   ];
+  const whole = (value) => value.split(" / ").flatMap((part, n) => [n ? " / " : "", el("span", { class: "whole" }, part)]);
   return el("dl", { class: "cards" }, ...facts.map(([name, value, note]) =>
-    el("div", { class: "card" }, el("dt", {}, name), el("dd", {}, value, el("small", {}, note)))));
+    el("div", { class: "card" }, el("dt", {}, name), el("dd", {}, ...whole(value), el("small", {}, note)))));
 }
 
 function stacks(stages) {
@@ -44,7 +45,7 @@ function stacks(stages) {
   return el("div", {}, legend(), el("div", { class: "bars", "data-test": "stacks" }, ...rows));
 }
 
-function legend() {
+export function legend() {
   return el("ul", { class: "legend", "aria-label": "Colours of the stages" }, ...STAGES.map((stage) => el("li", {},
     svg("svg", { viewBox: "0 0 10 10", "aria-hidden": "true" }, svg("rect", { width: 10, height: 10, class: `s-${stage}` })), stage)));
 }
@@ -102,12 +103,14 @@ export async function overview() {
     figures.replaceChildren(stacks(report.overall.stages), stageTable([...report.overall.stages, ...report.overall.measures]));
     return [...report.reading.map((line) => el("p", {}, line)), lost(report.losses)];
   });
+  const ahead = (s) => (s.later ? [el("p", { class: "bad" }, `${count(s.later)} requests began later than now, by a clock that is ahead: they are in no step.`)] : []);
+  const drawn = (draw) => (s) => [...ahead(s), s.steps.length ? draw(s) : el("p", { class: "quiet" }, "No request began in this window.")];
   const sections = [
-    late("First token over time", series, (s) => [percentiles(s, "ttft", "TTFT")]),
-    late("Whole request over time", series, (s) => [percentiles(s, "e2e", "E2E")]),
-    late("Requests over time", series, (s) => [traffic(s)]),
-    late("Errors and cancelled over time", series, (s) => [rates(s)]),
-    late("Throughput against latency", series, (s) => [throughput(s)]),
+    late("First token over time", series, drawn((s) => percentiles(s, "ttft", "TTFT"))),
+    late("Whole request over time", series, drawn((s) => percentiles(s, "e2e", "E2E"))),
+    late("Requests over time", series, drawn(traffic)),
+    late("Errors and cancelled over time", series, drawn(rates)),
+    late("Throughput against latency", series, drawn(throughput)),
     late(`Heat map of ${measure.toUpperCase()}`, series, (s) => [
       el("p", {}, el("a", { href: link({ heat: measure === "e2e" ? "ttft" : null }), "data-go": true },
         `Show ${measure === "e2e" ? "TTFT" : "E2E"} instead`)),
@@ -121,6 +124,6 @@ export async function overview() {
 
 export function nothing() {
   return [el("p", {}, "No request matches. Widen the window, or drop a filter."),
-    el("p", {}, el("a", { href: link({ since: "30d", until: null, run: null, model: null, route: null, status: null, tag: null }),
+    el("p", {}, el("a", { href: link({ ...Object.fromEntries(FILTERS.map((name) => [name, null])), since: "30d" }),
       "data-go": true }, "Show the last 30 days"))];
 }

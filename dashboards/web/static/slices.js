@@ -2,7 +2,7 @@
 
 import { ask, link } from "./api.js";
 import { count, el, share, stack, table, time } from "./dom.js";
-import { basis, nothing } from "./overview.js";
+import { basis, legend, nothing } from "./overview.js";
 
 const DIMENSIONS = ["model", "input_tokens", "output_tokens", "cached", "concurrency", "route", "status", "warm", "stream",
   "finish_reason", "error_type"];
@@ -17,7 +17,7 @@ export async function slices() {
     href: link({ by: d }), "data-go": true, "aria-current": d === by ? "true" : null }, d), " "]));
   if (!summary.overall.requests) return [pick, ...nothing()];
   const left = summary.groups_left_out;
-  return [pick, table(`Slices by ${by}`, [by, "n", ...(summary.sampled ? ["times of"] : []), "TTFT p50", "TTFT p95", "E2E p50",
+  return [pick, legend(), table(`Slices by ${by}`, [by, "n", ...(summary.sampled ? ["times of"] : []), "TTFT p50", "TTFT p95", "E2E p50",
     "E2E p95", "errors", "cancelled", "stages' share"], summary.groups.map((group) => row(group, summary.sampled))),
   left ? el("p", { class: "quiet" }, `${count(left)} smaller groups are left out.`) : "", basis(summary)];
 }

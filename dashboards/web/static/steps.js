@@ -18,7 +18,7 @@ export function timeline(series) {
   const minutes = (ns) => new Date(ns / 1e6).getTimezoneOffset(), shift = minutes(last);
   const wall = (ns) => new Date(ns / 1e6 - shift * 60000).toISOString().slice(0, -1);
   const room = series.step_ns / 2;
-  const axis = { type: "date", range: [wall(first - room), wall(end + room)] };
+  const axis = { type: "date", range: [wall(first - room), wall(end + room)], tickangle: 0, nticks: innerWidth < 640 ? 4 : 0 };
   if (minutes(first) !== shift) axis.title = { text: `${offset(shift)} throughout: the clocks change in this time` };
   const count = Math.round((end - first) / series.step_ns);
   return { wall, axis, first, count, at: (start) => Math.round((start - first) / series.step_ns) };

@@ -17,7 +17,8 @@ export async function trace() {
   const parts = [
     el("h2", {}, `Trace ${found.trace_id}`),
     el("p", { class: "quiet" }, `${when(found.start_unix_ns)}, ${time(found.duration_ns)}, ${count(found.spans.length)} spans` +
-      (found.spans_left_out ? `, ${count(found.spans_left_out)} more are not shown` : "")),
+      (found.spans_left_out ? `, ${count(found.spans_left_out)} more are not shown` : "") +
+      (found.values_cut ? `; ${count(found.values_cut)} values are cut at 4,096 characters` : "")),
     axis(first, found.duration_ns), clocks(found.requests, scale),
     el("div", { class: "bars", "data-test": "waterfall", role: "group", "aria-label": "Spans, the earliest first" },
       ...found.spans.flatMap((span) => bar(span, scale, (event) => tell(span, place, event.currentTarget)))),
@@ -65,7 +66,7 @@ function bar(span, scale, onclick) {
   const failed = span.status === "Error" ? "! " : "";
   return [
     el("div", { class: `name depth${Math.min(span.depth, 4)}` },
-      el("button", { type: "button", "aria-pressed": "false", onclick }, `${failed}${span.name}`)),
+      el("button", { type: "button", "aria-pressed": "false", title: span.name, onclick }, `${failed}${span.name}`)),
     track(`${span.name}: starts at ${time(span.offset_ns)}, takes ${time(span.duration_ns)}`,
       svg("rect", { x, y: 2, width, height: 16, class: `s-${kind}` }), ...marks),
     el("div", { class: "time" }, time(span.duration_ns)),

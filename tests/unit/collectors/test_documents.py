@@ -241,6 +241,22 @@ def test_a_bad_body_is_answered_with_a_sentence(
     assert table.listing().documents == ()
 
 
+@pytest.mark.parametrize(("method", "query"), [("DELETE", "collection=c&sorce=a"), ("GET", "colection=c")])
+def test_a_misspelt_parameter_removes_nothing(table: DocumentTable, method: str, query: str):
+    """Without its source a whole collection would be meant: the name is refused, and all is there."""
+    table.add(plain("a", "one"))
+    table.add(plain("b", "two"))
+    with served(table) as url:
+        asked = urllib.request.Request(f"{url}{PATH}?{query}", method=method)
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(asked, timeout=10)
+        with refused.value:
+            told = json.load(refused.value)
+    assert (refused.value.code, told["error"]) == (400, "bad_value")
+    assert "is not known here: give collection" in told["detail"]
+    assert len(table.listing("c").documents) == 2
+
+
 def test_a_store_that_is_gone_is_told(store: Store):
     """One sentence that says what was asked of it."""
     table = DocumentTable(store, TickingClock())

@@ -107,6 +107,16 @@ def test_an_empty_report_is_whole_and_says_so(store):
     assert text.rstrip().endswith("</html>")
 
 
+def test_what_turns_or_shows_nothing_is_written_out(store):
+    """A group's name in the table and in the plot, and the dimension in heads: each by its number."""
+    name = "\u202eevil\u202c\u200d\x9b\u2066"
+    store.requests({"decode": S, "Tags": {name: name}})
+    _, text = rendered(store, (f"tag:{name}",))
+    assert not set(name) & set(text) - set("evil")
+    assert text.count("\\u202eevil\\u202c\\u200d\\x9b\\u2066") >= 4
+    assert "\\\\u202eevil" in text  # in the plots' JSON
+
+
 def test_plots_over_time_draw_each_step_where_it_lies(store):
     """Two requests two minutes apart, 10 ms and 10 s: no line between them, and no cell is stretched."""
     store.requests(

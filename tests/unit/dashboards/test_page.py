@@ -99,6 +99,24 @@ def test_the_live_tail_puts_new_requests_on_top(tab, page_url, module_store):
     )
 
 
+def test_the_live_tail_says_how_many_it_does_not_show(tab, page_url, module_store):
+    """300 at once, of which it holds the latest 200, and one that ended long before: 101 are missing."""
+    shown(tab, page_url, view="tail")
+    assert "41 of 41 requests of the last hour" in tab.get_by_role("status").last.inner_text()
+    rush = [{"start": 55 * 60 * S + n, "decode": S, "Model": "rush"} for n in range(300)]
+    module_store.requests(*rush, {"start": S, "decode": 1, "Model": "rush"})
+    try:
+        told = tab.get_by_text("200 more requests, the latest began")
+        told.wait_for()
+        assert "101 since this view was opened are not shown: more than 200 came" in told.inner_text()
+        assert tab.locator("tbody tr").count() == 200
+    finally:
+        module_store._store.command(
+            f"ALTER TABLE {module_store.database}.requests DELETE WHERE Model = 'rush' "
+            "SETTINGS mutations_sync = 1"
+        )
+
+
 def test_the_focus_stays_when_a_slider_draws_the_view_again(tab, page_url):
     """Three arrow keys in a row move one slider three times."""
     shown(tab, page_url, view="whatif", change="decode=-20%")

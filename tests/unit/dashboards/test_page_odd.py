@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from dashboards.api import build_api
+from dashboards.visible import visible
 from tests.support.browser import SIZES, S, asked, served, shown
 from tests.support.clock import FakeClock
 from tests.unit.dashboards.conftest import NOW_UNIX_NS, HandStore
@@ -87,6 +88,45 @@ def test_every_value_of_a_filter_is_shown_and_kept(tab, url):
     tab.get_by_label("or Model 2").fill("")
     tab.get_by_role("button", name="Show").press("Enter")
     tab.get_by_text("1 of 1 requests").wait_for()
+
+
+@pytest.mark.parametrize(
+    "query", ["since=1h&since=2h", "view=requests&sort=e2e&sort=ttft", "view=trace&id=a&id=b",
+              "view=goodput&ttft=1s&ttft=2s", "view=slices&by=model&by=route"],
+)  # fmt: skip
+def test_what_stands_twice_in_the_link_is_said_and_not_halved(tab, url, query):
+    """The page names it, and shows no figure of one of the two values."""
+    tab.goto(f"{url}/?{query}")
+    name = query.split("&")[-1].partition("=")[0]
+    told = tab.get_by_role("alert").inner_text()
+    assert told.startswith(f"{name} stands more than once in the address and can stand there once")
+    assert tab.locator("main table, main .chart").count() == 0
+
+
+def test_a_filter_twice_in_the_link_can_be_put_right_in_the_form(tab, url):
+    """Both values have a field; with one of them emptied the view is shown."""
+    tab.goto(f"{url}/?view=requests&since=1h&since=2h")
+    tab.get_by_role("alert").wait_for()
+    tab.get_by_label("or Since 2").fill("")
+    tab.get_by_role("button", name="Show").press("Enter")
+    tab.get_by_text("4 of 4 requests").wait_for()
+
+
+def test_what_shows_nothing_is_written_out_and_scripts_are_left_whole(tab, url):
+    """Each hidden character of a name by its number, as visible.py does; joiners of a script stay."""
+    tab.goto(url)
+    for text in ("a\x1bb", "\x9b31m", "\u2066x\u2069", "\u200e\u200f", "g\u200dpt", "\xad\u3164\u034f",
+                 "\U000e0041", "\u2060\ufeff", "\u2028"):  # fmt: skip
+        assert seen(tab, text) == visible(text)
+    for text in ("\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645", "👩\u200d🔬", "a\tb\nc", "模型 é"):
+        assert seen(tab, text) == text
+
+
+def seen(tab, text):
+    """What the page makes of ``text``."""
+    return tab.evaluate(
+        "(text) => import('/web/dom.js').then((dom) => dom.visible(text))", arg=text
+    )
 
 
 def test_characters_that_turn_the_text_are_written_out(tab, url):

@@ -21,7 +21,9 @@ from dashboards.errors import (
     UnavailableError,
 )
 from dashboards.filters import Filters, parse_filters
+from dashboards.models.goodput import Limits
 from dashboards.models.report import Report
+from dashboards.prices import Price, Prices
 from dashboards.queries.base import QueryLimits
 from dashboards.source import StoreSource
 from tests.support.clock import FakeClock
@@ -246,6 +248,13 @@ def test_another_server_is_not_taken_for_a_collector():
         server.shutdown()
         thread.join(10)
         server.server_close()
+
+
+def test_a_question_too_long_for_a_request_is_told_before_it_is_sent():
+    """A price table of a thousand models: the sentence, and not that the collector is another."""
+    table = Prices(models={f"model-{n}": Price(input_per_million=1) for n in range(2000)})
+    with pytest.raises(BadValueError, match="a long price table in the collector's own settings"):
+        CollectorClient("http://127.0.0.1:9").goodput(Filters(), Limits(e2e_ns=1), [], table)
 
 
 def test_nobody_there_is_one_sentence(monkeypatch):

@@ -61,6 +61,19 @@ def test_without_a_window_it_begins_with_the_first_request_and_an_unknown_measur
         series(store, hour(), now_unix_ns=NOW_UNIX_NS, measure="speed")
 
 
+def test_a_clock_that_is_ahead_does_not_stretch_the_axis(store):
+    """One request 30 years after now: counted, in no step and no cell; in a window that ends then it is."""
+    ahead = 30 * 365 * 86_400 * S
+    store.requests({"start": 0, "decode": S}, {"start": ahead, "decode": S})
+    found = series(store, hour(), now_unix_ns=NOW_UNIX_NS)
+    assert (found.later, len(found.steps), sum(c.n for c in found.cells)) == (1, 1, 1)
+    every = parse_filters(now_unix_ns=NOW_UNIX_NS)
+    assert series(store, every, now_unix_ns=NOW_UNIX_NS).later == 1
+    until = parse_filters(now_unix_ns=NOW_UNIX_NS, since="1h", until="2060-01-01")
+    whole = series(store, until, now_unix_ns=NOW_UNIX_NS)
+    assert (whole.later, len(whole.steps)) == (0, 2)
+
+
 @given(st.integers(0, 2**62))
 def test_the_steps_of_any_window_are_not_too_many(window):
     """At most ``MOST_STEPS`` of them cover it."""

@@ -20,15 +20,15 @@ from dashboards.terminal.text import (
     number,
     percents,
     rate,
-    safe,
     unit_for,
 )
+from dashboards.visible import visible
 
 
 @given(st.text(), st.integers(0, 40), st.booleans())
 def test_any_text_becomes_printable_and_fits(text, width, ascii_only):
     """Nothing a terminal could obey remains, and no cell more than asked is used."""
-    assert safe(text).isprintable()
+    assert visible(text).isprintable()
     found = fit(text, width, ascii_only=ascii_only)
     assert cell_len(found) <= width
     assert found.isprintable()
@@ -44,12 +44,13 @@ def test_any_text_becomes_printable_and_fits(text, width, ascii_only):
         ("\x9b31m\x07", "\\x9b31m\\x07"),
         ("\u202eabc\u2066", "\\u202eabc\\u2066"),
         ("\ud800", "\\ud800"),
+        ("g\u200dpt\u3164\u00ad", "g\\u200dpt\\u3164\\xad"),
         ("模型 é", "模型 é"),
     ],
 )
 def test_what_could_be_obeyed_is_shown_instead(text, shown):
     """Escapes, line ends, C1 controls, direction marks and surrogates are spelled out."""
-    assert safe(text) == shown
+    assert visible(text) == shown
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
 
 from dashboards.errors import AmbiguousError, BadValueError, NotStoredError, UnavailableError
@@ -9,6 +11,9 @@ from dashboards.filters import Filters
 from dashboards.queries import trace as trace_module
 from dashboards.queries.report import report
 from dashboards.queries.trace import trace
+from dashboards.terminal.console import make_console
+from dashboards.terminal.trace import render_trace
+from tests.unit.dashboards.conftest import when
 from tracer import semconv
 from tracer.stages import Stage
 
@@ -202,8 +207,27 @@ def test_spans_beyond_the_limit_are_counted(store, monkeypatch):
 def test_huge_values_are_cut(store):
     """An attribute with a whole prompt in it does not fill the answer."""
     store.spans(span("a", "1", "", 0, 1, SpanAttributes={"prompt": "é" * 9000}))
-    (one,) = trace(store, ONE).spans
-    assert one.attributes["prompt"] == "é" * 4096
+    found = trace(store, ONE)
+    assert found.spans[0].attributes["prompt"] == "é" * 4096
+    assert found.values_cut == 1
+
+
+def test_huge_values_of_events_are_cut_too_and_counted(store):
+    """Two of an event, a message and an attribute: each is cut and told; 4,096 characters are not."""
+    huge = "é" * 4097
+    store.spans(span(
+        "a", "1", "", 0, 1, SpanAttributes={"prompt": huge, "whole": "é" * 4096}, StatusMessage=huge,
+        **{"Events.Timestamp": [when(0), when(1)], "Events.Name": ["a", "b"],
+           "Events.Attributes": [{"x": huge, "y": huge, "z": "z"}, {}]},
+    ))  # fmt: skip
+    found = trace(store, ONE)
+    (one,) = found.spans
+    assert one.events[0].attributes == {"x": "é" * 4096, "y": "é" * 4096, "z": "z"}
+    assert one.events[1].attributes == {}
+    assert (len(one.status_message), found.values_cut) == (4096, 4)
+    console = make_console(io.StringIO(), 100)
+    render_trace(found, console)
+    assert "1 spans; 4 values are cut" in console.file.getvalue()
 
 
 def test_two_requests_of_one_trace_have_a_record_each(store):

@@ -34,7 +34,7 @@ def test_the_stage_that_makes_them_slow_holds_the_whole_difference(store):
     out = {(one.dimension, one.value) for one in found.slices if one.stands_out and one.difference > 0}
     assert out == {("tag:tenant", "t"), ("input_tokens", "512-2047")}
     assert "queue makes 100 % of it" in found.reading[0]
-    assert "tag:tenant t: 100% of the slow ones, 0% of the middle ones." in found.reading
+    assert "tag:tenant t: 100 % of the slow ones, 0 % of the middle ones." in found.reading
 
 
 def test_ttft_is_divided_up_to_the_first_token(store):
@@ -87,4 +87,4 @@ def test_many_equally_slow_ones_are_not_called_the_slowest_5_percent(store):
     """30 of 100 share the longest time: all are at the 95th percentile, and the sentence says so."""
     store.requests(*({"decode": (4000 if n < 30 else 2000) * 10**9} for n in range(100)))
     said = attribution(store, Filters()).reading[0]
-    assert said.startswith("The slowest 30%, many of them equally slow (n=30) take 2,000 s longer")
+    assert said.startswith("The slowest 30 %, many of them equally slow (n=30) take 2,000 s longer")

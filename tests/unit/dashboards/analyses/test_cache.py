@@ -30,6 +30,20 @@ def test_hits_saved_their_tokens_times_the_measured_rate(store):
     assert {g.key["cached"]: g.hits for g in found.groups} == {"yes": 3, "no": 0, None: 0}
 
 
+def test_more_cached_than_input_tokens_are_counted_as_all_of_them_and_said(store):
+    """150 cached of 100, 50 of 100, and 30 of nobody knows how many: 150 of 200, and 180 in all."""
+    store.requests(
+        {"prefill": MS, "InputTokens": 100, "CachedTokens": 150},
+        {"prefill": MS, "InputTokens": 100, "CachedTokens": 50},
+        {"prefill": MS, "CachedTokens": 30}, {"prefill": MS, "InputTokens": 900},
+    )  # fmt: skip
+    found = cache(store, Filters())
+    one = found.overall
+    assert (one.input_tokens, one.cached_tokens, one.hit_share) == (200, 180, 0.75)
+    assert one.cached_over_input == 1
+    assert "1 requests tell more cached than input tokens: of these the input tokens" in found.reading[1]
+
+
 def test_a_rate_that_cannot_be_measured_is_not_guessed(store):
     """Prefills of one length have no slope: what was saved is null and said."""
     store.requests(*({"prefill": MS, "InputTokens": 20, "CachedTokens": 10} for _ in range(4)))

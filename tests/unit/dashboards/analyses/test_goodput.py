@@ -99,6 +99,12 @@ def test_what_has_no_price_is_counted_and_not_taken_for_free(store):
     assert cost.tokens == pytest.approx(0.25 + 0.01)
 
 
+def test_no_more_tokens_are_cached_than_came_in(store):
+    """A source that tells 5000 cached of 1000: (0 x 1 + 1000 x 0.5 + 500 x 2) / 1e6."""
+    store.requests({**GOOD, "CachedTokens": 5000})
+    assert goodput(store, Filters(), LIMITS, prices=PRICES).overall.cost.tokens == pytest.approx(0.0015)
+
+
 def outcome(store, trace, at, success, **more):
     attributes = {"stagelens.outcome.success": "true" if success else "false"}
     attributes |= {f"stagelens.outcome.{k}": str(v) for k, v in more.items()}
@@ -159,12 +165,26 @@ def test_wider_limits_never_lose_a_good_request(store, rows, given_limits, wider
 @pytest.mark.parametrize(
     ("given_texts", "says"),
     [((None, None, None), "no limit was given"), (("5", None, None), "write it as 500ms"),
-     ((None, "-1ms", None), "tpot '-1ms' is not a limit")],
+     ((None, "-1ms", None), "tpot '-1ms' is not a limit"),
+     ((None, None, "inf"), "e2e 'inf' is not a limit"), (("nans", None, None), "ttft 'nans' is not"),
+     (("1e9s", None, None), "write it as 500ms"),
+     (("999999999999999s", None, None), "ttft '999999999999999s' is out of range: give 0s to 1,000,000,000s"),
+     ((None, "9223372036854775808ns", None), "tpot '9223372036854775808ns' is out of range"),
+     ((None, None, "1000000000.000001s"), "or leave the limit out")],
 )  # fmt: skip
 def test_limits_that_cannot_be_used_are_named(given_texts, says):
     """One sentence with the rule."""
     with pytest.raises(BadValueError, match=says):
         parse_limits(*given_texts)
+
+
+def test_the_largest_limit_and_none_are_answered(store):
+    """0 s, which nothing meets, and 31 years to the nanosecond, which all do."""
+    store.requests(GOOD)
+    most = parse_limits("1000000000s", "999999999999999999ns", "0ms")
+    assert most == Limits(ttft_ns=10**18, tpot_ns=10**18 - 1, e2e_ns=0)
+    assert goodput(store, Filters(), most).overall.missed == 1
+    assert goodput(store, Filters(), most.model_copy(update={"e2e_ns": None})).overall.good == 1
 
 
 def test_price_tables_are_made_and_checked():
@@ -176,5 +196,8 @@ def test_price_tables_are_made_and_checked():
     assert parse_prices(found.model_dump_json()) == found
     with pytest.raises(BadValueError, match=r"price file f: models\.m\.imput cannot be used"):
         make_prices({"models": {"m": {"imput": 1}}}, "price file f")
+    for wrong in ({"input_per_million": 1e308}, {"gpu_per_hour": -1}, {"gpus": 10**21}):
+        with pytest.raises(BadValueError, match=r"models\.m\.\w+ cannot be used"):
+            make_prices({"models": {"m": wrong}}, "f")
     with pytest.raises(BadValueError, match="prices: the table cannot be used"):
         parse_prices("nonsense")

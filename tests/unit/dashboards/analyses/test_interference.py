@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dashboards.analyses import interfering_read
 from dashboards.analyses.interference import Blame, MixedStep, Phase, Told, baseline, excesses
 from dashboards.analyses.interfering import interference
 from dashboards.analyses.stats import share_out
@@ -50,6 +51,25 @@ def test_the_known_case_balances_to_the_nanosecond(store):
     assert f"Request {c2} caused most" in found.reading[1]
     by_model = {g.key["model"]: g.lost_ns for g in found.groups}
     assert by_model == {"v": 80 * MS, "m": 0}
+
+
+def test_what_is_beyond_the_limits_is_counted_and_said(store, monkeypatch):
+    """Of six spans and four requests the earliest are not read: the answer says how many."""
+    known_case(store)
+    whole = interference(store, Filters())
+    assert (whole.requests_left_out, whole.spans_left_out) == (0, 0)
+    assert not any("Not read" in line for line in whole.reading)
+    monkeypatch.setattr(interfering_read, "MOST_SPANS", 4)
+    found = interference(store, Filters())
+    assert (found.spans_left_out, found.requests_left_out) == (2, 0)
+    assert found.reading[-1].startswith(
+        "Not read, the earliest of this time: 2 spans of prefill and decode."
+    )
+    monkeypatch.setattr(interfering_read, "MOST_REQUESTS", 3)
+    monkeypatch.setattr(interfering_read, "MOST_STEPS", 1)
+    found = interference(store, Filters())
+    assert (found.mixed_left_out, found.requests_left_out) == (1, 1)
+    assert "1 steps that prefilled, 1 requests. What was lost" in found.reading[-1]
 
 
 def test_causers_outside_the_filters_are_still_named(store):

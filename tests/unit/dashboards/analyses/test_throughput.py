@@ -12,12 +12,13 @@ from dashboards.filters import Filters
 S = 1_000_000_000
 
 
-def three_levels(store):
-    """10 s each with one user at 10 tokens/s, two at 8, four at 4.5."""
-    for begin, users, tokens in ((0, 1, 100), (10, 2, 80), (20, 4, 45)):
+def three_levels(store, rounds=10):
+    """As many seconds each with one user at 10 tokens/s, two at 8, four at 4.5: a request a second."""
+    for place, (users, tokens) in enumerate(((1, 10), (2, 8), (4, 4.5))):
         store.requests(*(
-            {"start": begin * S, "decode": 10 * S, "OutputTokens": tokens, "FirstTokenNs": users * S}
-            for _ in range(users)
+            {"start": (place * rounds + n) * 2 * S, "decode": 2 * S, "OutputTokens": int(2 * tokens),
+             "FirstTokenNs": users * S}
+            for n in range(rounds) for _ in range(users)
         ))  # fmt: skip
 
 
@@ -26,14 +27,39 @@ def test_each_level_has_its_speed_and_the_knee_is_where_it_bends(store):
     three_levels(store)
     found = throughput(store, Filters(), ["model"])
     one = found.overall
-    assert [(v.label, v.seconds) for v in one.levels] == [("1", 10), ("2", 10), ("3-4", 10)]
+    assert [(v.label, v.seconds) for v in one.levels] == [("1", 20), ("2", 20), ("3-4", 20)]
     assert [v.tokens_per_s for v in one.levels] == pytest.approx([10, 16, 18])
     assert [v.user_tokens_per_s for v in one.levels] == pytest.approx([10, 8, 4.5])
     assert [v.concurrency for v in one.levels] == pytest.approx([1, 2, 4])
-    assert [(v.requests, v.ttft_p50_ns) for v in one.levels] == [(1, S), (2, 2 * S), (4, 4 * S)]
+    assert [(v.requests, v.ttft_p50_ns) for v in one.levels] == [(10, S), (20, 2 * S), (40, 4 * S)]
+    assert not any(v.thin for v in one.levels)
     assert (one.knee, one.knee_height) == ("2", pytest.approx(0.75 - 1 / 3))
     assert "Knee at concurrency 2: 16 tokens a second, 8 for one user" in found.reading[1]
     assert found.groups[0].levels == one.levels
+
+
+def test_a_level_of_few_requests_is_thin_and_bears_no_knee(store):
+    """Nine requests of one user beside the others: the level is shown, said, and not counted."""
+    three_levels(store, rounds=9)
+    store.requests(*({"start": (900 + 2 * n) * S, "decode": 2 * S, "OutputTokens": 8, "FirstTokenNs": S}
+                     for n in range(12) for _ in range(8)))  # fmt: skip
+    found = throughput(store, Filters())
+    one = found.overall
+    assert [(v.label, v.requests, v.thin) for v in one.levels] == [
+        ("1", 9, True), ("2", 18, False), ("3-4", 36, False), ("5-8", 96, False),
+    ]  # fmt: skip
+    assert one.knee != "1"
+    assert "Not counted for the knee, with fewer than 10 requests each: concurrency 1." in found.reading
+    assert any("fewer than 10 requests began are thin" in line for line in found.assumptions)
+
+
+def test_a_rush_of_few_has_no_knee(store):
+    """1, 2 and 4 users for a moment: the curve bends, of seven requests in all."""
+    three_levels(store, rounds=1)
+    found = throughput(store, Filters())
+    assert [v.tokens_per_s for v in found.overall.levels] == pytest.approx([10, 16, 18])
+    assert found.overall.knee is None
+    assert "Most tokens a second: 18, at concurrency 3-4 (thin: 4 requests began there)." in found.reading
 
 
 def test_idle_bins_and_unknown_tokens(store):

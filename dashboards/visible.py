@@ -1,0 +1,24 @@
+"""Texts of strangers (names of spans, models, tags), shown so that each character is seen."""
+
+from __future__ import annotations
+
+from typing import Final
+
+_BLANK: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
+"""Fillers and a joiner that count as printable and show nothing."""
+
+
+def visible(text: str) -> str:
+    """``text`` on one line with nothing in it that is obeyed, turns what follows, or shows nothing.
+
+    Control characters, line ends, direction marks, characters without width, spaces but the
+    common one and lone surrogates are written as ``\\x1b``, ``\\n``, ``\\u202e``. What is
+    written so is neither HTML nor rich markup: escape it after this, or put it into a ``Text``.
+    The page has the same in ``dom.js``.
+    """
+    if text.isprintable() and _BLANK.isdisjoint(text):
+        return text
+    return "".join(
+        one if one.isprintable() and one not in _BLANK else one.encode("unicode_escape").decode()
+        for one in text
+    )
