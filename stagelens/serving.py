@@ -39,6 +39,12 @@ from tracer.ids import RandomIds
 log = logging.getLogger("stagelens")
 
 
+COLLECTIONS = (700, 100, 100)
+"""Of Python's garbage: the youngest as often as ever, what outlived that a tenth as often. Streams
+live for many of the former, and to walk them all takes a millisecond in which no client gets anything.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class ServePorts:
     """Ports of the embedded collector; 0 takes any free one."""
@@ -177,6 +183,7 @@ def _serve_with(
             child.leave_engine_alone()
         gc.collect()
         gc.freeze()  # what start-up made lives on: later collections need not walk it while clients wait
+        gc.set_threshold(*COLLECTIONS)
         _announce(sock, endpoint, child, served, ready_file)
 
     try:

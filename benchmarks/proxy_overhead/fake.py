@@ -4,13 +4,15 @@
 ``FIRST_S`` and then one every ``GAP_S``; each stream has its own phase, so that 128
 of them do not wake at once. Other paths answer ``{}``. With a second argument it
 writes there, for each answer, the trace it belongs to and when its first and last
-token really left, in seconds after the request was whole.
+token really left, in seconds after the request reached this host (the kernel's stamp: that
+this process was told of it late is no fault of a proxy's).
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import sys
 import time
 from pathlib import Path
@@ -22,6 +24,8 @@ import uvloop
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks.priority import first_in_line
+from proxy.arrival import make_listener, stamped
+from tracer.clock import SystemClock
 
 TOKENS, FIRST_S, GAP_S = 200, 0.2, 0.02
 HEAD = (b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n"
@@ -57,7 +61,10 @@ class Upstream(asyncio.Protocol):
         self._log = log
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        self._reading = stamped(transport, self._take)
         self._transport = transport
+        self._clock = SystemClock()
+        self._arrived_ns = 0
         self._parser = httptools.HttpRequestParser(self)
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
@@ -73,9 +80,18 @@ class Upstream(asyncio.Protocol):
             self._trace_id = value[3:35].decode()
 
     def data_received(self, data: bytes) -> None:
+        self._take(data, None)
+
+    def _take(self, data: bytes, arrived_unix_ns: int | None) -> None:
+        if arrived_unix_ns is None:
+            self._arrived_ns = self._clock.mono_ns()
+        else:
+            self._arrived_ns = self._clock.mono_of_recent(arrived_unix_ns)
         self._parser.feed_data(data)
 
     def connection_lost(self, _: Exception | None) -> None:
+        if self._reading is not None:
+            self._reading.end()
         if self._timer is not None:
             self._timer.cancel()
 
@@ -84,7 +100,7 @@ class Upstream(asyncio.Protocol):
             self._transport.write(EMPTY)
             return
         self._begun = self._loop.time()
-        self._begun_s = time.monotonic()  # the loop counts in whole milliseconds
+        self._begun_s = self._arrived_ns / 1e9  # the loop counts in whole milliseconds
         self._sent = 0
         self._timer = self._loop.call_at(self._begun + FIRST_S, self._next)
 
@@ -109,8 +125,11 @@ class Upstream(asyncio.Protocol):
 
 
 async def main(port: int, log: IO[str] | None) -> None:
+    listener = make_listener(socket.AF_INET)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.bind(("127.0.0.1", port))
     server = await asyncio.get_running_loop().create_server(
-        lambda: Upstream(log), "127.0.0.1", port, backlog=1024
+        lambda: Upstream(log), sock=listener, backlog=1024
     )
     print("ready", flush=True)
     await server.serve_forever()

@@ -14,7 +14,6 @@ import json
 import os
 import threading
 import zlib
-from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Literal
@@ -25,8 +24,6 @@ from collectors.spool.state import NEVER, Entry, Plan, State
 from collectors.store.errors import StoreUnwritable
 from collectors.store.lock import lock_folder
 
-LEAST_PLAN_BYTES = 16 << 20
-"""Less is not divided: an insert has a price of its own."""
 JOURNAL_BYTES = 16 << 20
 """A longer journal is written anew with what is still of interest."""
 Fsync = Literal["always", "interval", "never"]
@@ -152,21 +149,21 @@ class Spool:
         batch_rows: int,
         known: int = 1 << 62,
         plain_from: int = NEVER,
-        share: int = 1,
     ) -> Plan | None:
         """Note a plan for the oldest entries that have none; None when there are none.
 
-        Those that came after ``known`` wait until they are a whole batch. ``share`` plans are
-        carried out at a time: each takes its part of what is left, so that they end together.
+        Those that came after ``known`` wait until they are a whole batch.
 
         Raises:
             OSError: it could not be noted.
         """
         with self._lock:
+            begun = max((p.last for p in self.state.plans.values()), default=0)
             chosen: list[Entry] = []
             items = size = 0
-            most_bytes = min(most_bytes, max(LEAST_PLAN_BYTES, self._waiting(most_bytes * share) // share))
-            for entry in self._unplanned():
+            for entry in self.state.entries.values():
+                if entry.number <= begun:
+                    continue
                 items, size = items + sum(entry.kept.values()), size + entry.size
                 if chosen and (items > most_items or size > most_bytes):
                     break
@@ -179,19 +176,6 @@ class Spool:
             told = {"first": first, "last": last, "rows": batch_rows, "from": plain_from}
             self._note({"k": "plan", "t": name, **told})
             return self.state.plans[name]
-
-    def _unplanned(self) -> Iterator[Entry]:
-        begun = max((p.last for p in self.state.plans.values()), default=0)
-        return (entry for entry in self.state.entries.values() if entry.number > begun)
-
-    def _waiting(self, most: int) -> int:
-        """Bytes that have no plan; not counted further than ``most``."""
-        size = 0
-        for entry in self._unplanned():
-            size += entry.size
-            if size >= most:
-                break
-        return size
 
     def entries(self, plan: Plan) -> list[Entry]:
         with self._lock:

@@ -23,31 +23,6 @@ PLAN_BATCHES = 4
 """A plan is several batches of rows, or one insert of as many plain spans."""
 
 
-class _Beside:
-    """A second thread for a time: an engine reads and sorts one insert in one thread, whatever its size."""
-
-    def __init__(self, work: Callable[[], bool]) -> None:
-        self._done = False
-        self._work = work
-        self._thread = threading.Thread(target=self._run, name="stagelens-write-beside", daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        self._done = self._work()
-
-    @property
-    def over(self) -> bool:
-        return not self._thread.is_alive()
-
-    @property
-    def failed(self) -> bool:
-        """It is over, and did not do all."""
-        return self.over and not self._done
-
-    def join(self) -> None:
-        self._thread.join()
-
-
 class SpooledWriter:
     """``offer`` puts a body on disk; one thread writes what is there to the store, two when much is.
 
@@ -146,33 +121,12 @@ class SpooledWriter:
         if not all(self._carry_out(plan) for plan in self._spool.plans()):
             return False
         known = self._spool.newest()
-        beside: _Beside | None = None
-        try:
-            while (new := self._plan(known)) is not None:
-                if beside is not None and beside.failed:
-                    return False
-                if beside is None or beside.over:
-                    beside = self._begin_beside()
-                if not self._carry_out(new):
-                    return False
-                self._spool.sync()
-        finally:
-            if beside is not None:
-                beside.join()
-        return beside is None or not beside.failed
-
-    def _begin_beside(self) -> _Beside | None:
-        """A second thread for whole batches, for as long as there are; None when there is none."""
-        first = self._plan(0) if self._two_at_once else None
-        return None if first is None else _Beside(lambda: self._safely(lambda: self._write_whole(first)))
-
-    def _write_whole(self, first: Plan) -> bool:
-        new: Plan | None = first
-        while new is not None:
-            if not self._carry_out(new):
+        while (new := self._plan(known)) is not None:
+            beside = self._plan(0) if self._two_at_once else None
+            done = self._carry_out(new) if beside is None else self._carry_out_both(new, beside)
+            if not done:
                 return False
             self._spool.sync()
-            new = self._plan(0)
         return True
 
     def _safely(self, write: Callable[[], bool]) -> bool:
@@ -185,12 +139,25 @@ class SpooledWriter:
             log.exception("writing was interrupted")
         return False
 
+    def _carry_out_both(self, one: Plan, other: Plan) -> bool:
+        """At the same time: an engine reads and sorts one insert in one thread, whatever its size."""
+        told: list[bool] = []
+        beside = threading.Thread(
+            target=lambda: told.append(self._safely(lambda: self._carry_out(other))),
+            name="stagelens-write-beside", daemon=True,
+        )  # fmt: skip
+        beside.start()
+        try:
+            done = self._carry_out(one)
+        finally:
+            beside.join()
+        return done and told == [True]
+
     def _plan(self, known: int) -> Plan | None:
         rows = self._settings.batch_rows
         with self._lock:  # what is planned has been counted as received
             plain = self._settings.plain_from_spans or NEVER
-            share = 2 if self._two_at_once else 1
-            return self._spool.plan(rows * PLAN_BATCHES, PLAN_BYTES, rows, known, plain, share)
+            return self._spool.plan(rows * PLAN_BATCHES, PLAN_BYTES, rows, known, plain)
 
     def _carry_out(self, plan: Plan) -> bool:
         if not self._carrier.carry_out(plan):

@@ -43,24 +43,6 @@ class Meeting:
             self.kept[token] = [body for body, _ in bodies]
 
 
-class Slow(Meeting):
-    """Its first write lasts until three others are done."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.others = threading.Semaphore(0)
-
-    def write(self, bodies: Iterable[tuple[bytes, int]], token: str) -> None:
-        with self.lock:
-            self.calls += 1
-            first = self.calls == 1
-        if first:
-            assert all(self.others.acquire(timeout=30) for _ in range(3))
-        with self.lock:
-            self.kept[token] = [body for body, _ in bodies]
-        self.others.release()
-
-
 def spool_of(
     tmp_path, plain: Meeting, bodies: int
 ) -> tuple[SpooledWriter, Counts, ScriptedStore, list[bytes]]:
@@ -88,28 +70,6 @@ def test_where_much_waits_two_plans_are_written_at_the_same_time(tmp_path):
     assert (now["received"], now["written"], now["in_flight"]) == (128, 128, 0)
     assert store.rows == []
     writer.stop(5)
-
-
-def test_the_second_goes_on_while_the_first_still_writes(tmp_path):
-    """One long write holds up no other: three plans are written beside it."""
-    plain = Slow()
-    writer, counts, _, sent = spool_of(tmp_path, plain, 64)
-    writer._flush()
-    assert sorted(b for bodies in plain.kept.values() for b in bodies) == sorted(sent)
-    assert counts.snapshot()["spans"]["written"] == 128
-    writer.stop(5)
-
-
-def test_the_last_plans_grow_smaller_so_that_two_end_together(tmp_path):
-    """Each takes half of what is left, and what is little whole."""
-    spool = Spool(tmp_path / "spool", 1 << 30, "never")
-    body = bytes(8 << 20)
-    for n in range(6):
-        spool.append("spans", body, WINDOW, {"spans": 1}, {}, str(n))
-    plans = [spool.plan(1000, 64 << 20, 1, share=2) for _ in range(3)]
-    assert [(p.first, p.last) for p in plans if p] == [(1, 3), (4, 5), (6, 6)]
-    assert spool.plan(1000, 64 << 20, 1, share=2) is None
-    spool.close()
 
 
 def test_a_fault_in_one_of_both_costs_the_other_nothing(tmp_path):
