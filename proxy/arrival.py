@@ -72,8 +72,7 @@ class StampedReading:
 
     def pause_reading(self) -> None:
         if self._reading:
-            self._reading = False
-            self._loop.remove_reader(self._sock.fileno())
+            self._stop()
             self._watch()
 
     def resume_reading(self) -> None:
@@ -84,9 +83,14 @@ class StampedReading:
 
     def end(self) -> None:
         """Give the descriptor back; call it when the connection is lost."""
-        self.pause_reading()
+        self._stop()
         self._unwatch()
         self._sock.close()
+
+    def _stop(self) -> None:
+        if self._reading:
+            self._reading = False
+            self._loop.remove_reader(self._sock.fileno())
 
     def _watch(self) -> None:
         """A client that leaves is not heard of while nothing is read: the kernel is asked."""
@@ -121,15 +125,15 @@ class StampedReading:
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
-            self.pause_reading()
+            self._stop()
             self._transport.abort()
             return
         if self._transport.is_closing():
-            self.pause_reading()
+            self._stop()
         elif data:
             self._on_data(data, self._sock.arrived_unix_ns)
         else:
-            self.pause_reading()
+            self._stop()
             self._transport.close()
 
 

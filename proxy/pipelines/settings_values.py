@@ -51,10 +51,15 @@ def base_url(url: str) -> str:
     return url
 
 
-def _variable(name: str) -> str:
-    if not _VARIABLE.fullmatch(name):
-        raise ValueError("name an environment variable (letters, digits, _), never the secret itself")
-    return name
+def _of_form(form: re.Pattern[str], rule: str) -> AfterValidator:
+    """Takes text that is wholly of ``form``; ``rule`` is the sentence for other text."""
+
+    def check(text: str) -> str:
+        if not form.fullmatch(text):
+            raise ValueError(rule)
+        return text
+
+    return AfterValidator(check)
 
 
 def _header(name: str) -> str:
@@ -65,22 +70,10 @@ def _header(name: str) -> str:
     return name
 
 
-def _answer_path(path: str) -> str:
-    if not _PATH.fullmatch(path):
-        raise ValueError("a path has names and places alone ($.hits[0].text): no *, quotes or -1")
-    return path
-
-
 def _printable(text: str) -> str:
     if not text.isprintable() or text != text.strip():
         raise ValueError("a name has no line ends, and no spaces around it")
     return text
-
-
-def _import_path(path: str) -> str:
-    if not _FUNCTION.fullmatch(path):
-        raise ValueError("a function is given as module:name (shop.orders:lookup)")
-    return path
 
 
 def _json(value: JsonValue) -> JsonValue:
@@ -107,15 +100,18 @@ Seconds = Annotated[float, Field(gt=0, le=86_400)]
 """At most a day."""
 WebUrl = Annotated[str, AfterValidator(web_url)]
 BaseUrl = Annotated[str, AfterValidator(base_url)]
-Variables = dict[
-    Annotated[str, Field(pattern=r"^[^=\x00]+$")], Annotated[str, AfterValidator(_variable)]
-]
+_Variable = Annotated[str, _of_form(
+    _VARIABLE, "name an environment variable (letters, digits, _), never the secret itself"
+)]  # fmt: skip
+Variables = dict[Annotated[str, Field(pattern=r"^[^=\x00]+$")], _Variable]
 """Our environment variables by what they are called elsewhere."""
-HeadersEnv = dict[
-    Annotated[str, AfterValidator(_header)], Annotated[str, AfterValidator(_variable)]
-]
-AnswerPath = Annotated[str, AfterValidator(_answer_path)]
-ImportPath = Annotated[str, AfterValidator(_import_path)]
+HeadersEnv = dict[Annotated[str, AfterValidator(_header)], _Variable]
+AnswerPath = Annotated[str, _of_form(
+    _PATH, "a path has names and places alone ($.hits[0].text): no *, quotes or -1"
+)]  # fmt: skip
+ImportPath = Annotated[str, _of_form(
+    _FUNCTION, "a function is given as module:name (shop.orders:lookup)"
+)]  # fmt: skip
 Printable = Annotated[str, Field(min_length=1), AfterValidator(_printable)]
 JsonObject = dict[str, Annotated[JsonValue, AfterValidator(_json)]]
 Host = Annotated[str, AfterValidator(_host)]

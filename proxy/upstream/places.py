@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import re
 
+from proxy.stream.sse import BOM
+
 _MARKS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"(?P<named>[ \t\r\n]*:)?|["{}\[\]]', re.DOTALL)
 """Strings, with the colon that makes one a key; brackets; and a string whose end is not there."""
 _SPACE = re.compile(rb"[ \t\r\n]*")
-BOM = b"\xef\xbb\xbf"
 LONGEST = 4096
 """Bytes of a value that are looked at."""
 

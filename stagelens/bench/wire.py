@@ -268,6 +268,7 @@ class Client:
         self._free.clear()
         await asyncio.sleep(0)
 
+
 def _trusting(ca: Path | None) -> ssl.SSLContext:
     context = ssl.create_default_context()
     if ca is not None:
@@ -277,4 +278,3 @@ def _trusting(ca: Path | None) -> ssl.SSLContext:
             why = problem.strerror if not isinstance(problem, ssl.SSLError) else "no certificates in PEM"
             raise UserError(f"--ca {ca} cannot be used ({why})", 2) from None
     return context
-

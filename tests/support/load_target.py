@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from ssl import SSLContext
 from typing import Any
@@ -15,7 +16,7 @@ from stagelens.bench.settings import BenchSettings
 from stagelens.bench.talk import Conversation, Speech, Turn
 from stagelens.bench.wire import Client, Target
 from tests.fake_llm.dialects import DONE, chat, usage
-from tests.fake_llm.server import Asked, FakeLlm, Reply, fake_llm
+from tests.fake_llm.server import Asked, FakeLlm, Hang, Reply, fake_llm
 from tests.fake_llm.server import Step as ReplyStep
 from tracer.clock import SystemClock
 
@@ -46,6 +47,20 @@ def load_target(
     script: Callable[[Asked], Reply] = answer, tls: SSLContext | None = None
 ) -> AbstractAsyncContextManager[FakeLlm]:
     return fake_llm(script, tls)
+
+
+@asynccontextmanager
+async def hanging_target(reached: asyncio.Event, after: int = 12) -> AsyncIterator[FakeLlm]:
+    """One that answers ``after`` requests and then none; ``reached`` says that it has come to that."""
+
+    def script(asked: Asked) -> Reply:
+        if len(fake.requests) > after:
+            reached.set()
+            return answer(asked, before=[Hang()])
+        return answer(asked)
+
+    async with load_target(script) as fake:
+        yield fake
 
 
 def tags_of(asked: Asked) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import asynccontextmanager
 
 import httpx
 import pytest
@@ -58,6 +59,20 @@ def test_no_bytes_can_make_the_search_raise(data):
     read_asked(data, False, b"application/json", 5)
 
 
+@asynccontextmanager
+async def two(first: dict[str, str], second: dict[str, str]):
+    """Two upstreams that know these models, a proxy before them, and a client."""
+    async with (
+        fake_llm(dialects.chat(1)) as one,
+        fake_llm(dialects.chat(1)) as other,
+        live_proxy(
+            UpstreamTarget(url=one.url, models=first), UpstreamTarget(url=other.url, models=second)
+        ) as proxy,
+        httpx.AsyncClient() as client,
+    ):
+        yield one, other, proxy, client
+
+
 def body_of(order: str, size: int) -> dict[str, object]:
     text = 'look: "model": "small", {' + "x" * size
     parts = {
@@ -72,15 +87,7 @@ def body_of(order: str, size: int) -> dict[str, object]:
 async def test_an_alias_leads_to_its_upstream_and_is_written_anew_at_any_length(size, order):
     """Official clients put the messages, which may be images, before the model's name."""
     asked = body_of(order, size)
-    async with (
-        fake_llm(dialects.chat(1)) as small,
-        fake_llm(dialects.chat(1)) as large,
-        live_proxy(
-            UpstreamTarget(url=small.url, models={"small": "s"}),
-            UpstreamTarget(url=large.url, models={"large": "a-much-longer-name"}),
-        ) as proxy,
-        httpx.AsyncClient() as client,
-    ):
+    async with two({"small": "s"}, {"large": "a-much-longer-name"}) as (small, large, proxy, client):
         for _ in range(2):
             answer = await client.post(proxy.url + CHAT, json=asked)
         roots = await proxy.sink.wait_for(2)
@@ -100,15 +107,7 @@ async def test_a_form_has_its_model_written_anew_too(size, order):
     file = (b'--B\r\nContent-Disposition: form-data; name="file"; filename="model"\r\n\r\n'
             + b"small\r\n" * (size // 7) + b"\r\n")  # fmt: skip
     body = (field + file if order == "first" else file + field) + b"--B--\r\n"
-    async with (
-        fake_llm(dialects.chat(1)) as small,
-        fake_llm(dialects.chat(1)) as large,
-        live_proxy(
-            UpstreamTarget(url=small.url, models={"small": "s"}),
-            UpstreamTarget(url=large.url, models={"large": "whisper"}),
-        ) as proxy,
-        httpx.AsyncClient() as client,
-    ):
+    async with two({"small": "s"}, {"large": "whisper"}) as (small, large, proxy, client):
         await client.post(proxy.url + "/v1/audio/transcriptions", content=body,
                           headers={"content-type": "multipart/form-data; boundary=B"})  # fmt: skip
         await proxy.sink.wait_for(1)
@@ -118,15 +117,7 @@ async def test_a_form_has_its_model_written_anew_too(size, order):
 
 async def test_a_request_for_speech_goes_where_its_model_is():
     """Also where the answer is sound, which nobody reads for tokens."""
-    async with (
-        fake_llm(dialects.chat(1)) as text,
-        fake_llm(dialects.chat(1)) as speech,
-        live_proxy(
-            UpstreamTarget(url=text.url, models={"chat": "c"}),
-            UpstreamTarget(url=speech.url, models={"tts": "kokoro"}),
-        ) as proxy,
-        httpx.AsyncClient() as client,
-    ):
+    async with two({"chat": "c"}, {"tts": "kokoro"}) as (text, speech, proxy, client):
         await client.post(proxy.url + "/v1/audio/speech", json={"model": "tts", "input": "Hi"})
         await proxy.sink.wait_for(1)
     assert not text.requests

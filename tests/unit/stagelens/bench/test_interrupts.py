@@ -14,7 +14,7 @@ from stagelens.bench.run import Runner
 from stagelens.bench.settings import BenchSettings
 from tests.fake_llm.server import Hang
 from tests.support.clock import FakeClock
-from tests.support.load_target import CLOCK, answer, load_target
+from tests.support.load_target import CLOCK, answer, hanging_target, load_target
 from tests.unit.stagelens.bench.test_results import QUICK, bench
 
 
@@ -56,12 +56,6 @@ async def stuck(monkeypatch: pytest.MonkeyPatch, **settings: object) -> Runner:
     """Stopped a second time, as the first time did not get it to an end."""
     reached = asyncio.Event()
 
-    def script(asked):
-        if len(fake.requests) > 12:
-            reached.set()
-            return answer(asked, before=[Hang()])
-        return answer(asked)
-
     stop = Driver.stop
 
     def only_the_second(driver: Driver) -> None:
@@ -70,7 +64,7 @@ async def stuck(monkeypatch: pytest.MonkeyPatch, **settings: object) -> Runner:
         driver.interrupted = True
 
     monkeypatch.setattr(Driver, "stop", only_the_second)
-    async with load_target(script) as fake:
+    async with hanging_target(reached) as fake:
         made = BenchSettings(url=fake.url, warmup_s=0, input="20", output="3", **settings)
         runner = Runner(made, "r", None, CLOCK)
         running = asyncio.create_task(runner.run())
@@ -109,13 +103,7 @@ async def test_two_within_milliseconds_end_with_what_there_is(form, tmp_path):
     """Exit code 130 and the whole result, in each form."""
     reached, out = asyncio.Event(), tmp_path / "out"
 
-    def script(asked):
-        if len(fake.requests) > 12:
-            reached.set()
-            return answer(asked, before=[Hang()])
-        return answer(asked)
-
-    async with load_target(script) as fake:
+    async with hanging_target(reached) as fake:
         code, _, err = await bench(
             "--url", fake.url, "--rate", "50", "--format", form, "--out", str(out), *QUICK,
             interrupt=reached, presses=3,

@@ -14,8 +14,8 @@ import sys
 import pytest
 
 from stagelens.bench.export import COLUMNS
-from tests.fake_llm.server import Hang, Reply
-from tests.support.load_target import answer, load_target, tags_of
+from tests.fake_llm.server import Reply
+from tests.support.load_target import answer, hanging_target, load_target, tags_of
 
 MS = 1_000_000
 
@@ -115,13 +115,7 @@ async def test_an_interrupt_ends_with_what_there_is():
     """Ctrl-C: exit code 130, and the answered requests are in the figures."""
     reached = asyncio.Event()
 
-    def script(asked):
-        if len(fake.requests) > 12:
-            reached.set()
-            return answer(asked, before=[Hang()])
-        return answer(asked)
-
-    async with load_target(script) as fake:
+    async with hanging_target(reached) as fake:
         code, out, err = await bench(
             "--url", fake.url, "--rate", "50", "--format", "json", *QUICK, interrupt=reached
         )
