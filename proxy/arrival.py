@@ -131,10 +131,22 @@ class StampedReading:
         if self._transport.is_closing():
             self._stop()
         elif data:
+            broken = self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             self._on_data(data, self._sock.arrived_unix_ns)
+            if broken:
+                self._poll_again()
         else:
             self._stop()
             self._transport.close()
+
+    def _poll_again(self) -> None:
+        """Behind the data the connection was reset: of that uvloop tells once, and polls no more.
+
+        The error is taken off by asking for it, so what is left of the data can be read, to its end.
+        """
+        if self._reading:
+            self._stop()
+            self.resume_reading()
 
 
 def stamped(

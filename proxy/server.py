@@ -20,6 +20,7 @@ from proxy.middleware import App
 from proxy.protocol import StampingProtocol
 from proxy.recorder import Recorder
 from proxy.settings import ProxySettings
+from proxy.slices import shorten_slice
 
 log = logging.getLogger("uvicorn.error")
 T = TypeVar("T")
@@ -75,6 +76,7 @@ def run_loop(main: Coroutine[Any, Any, T]) -> T:
     own 5 ms would be seen in other requests' first tokens.
     """
     sys.setswitchinterval(SWITCH_S)
+    shorten_slice()
     try:
         import uvloop
     except ImportError:

@@ -33,6 +33,7 @@ LEAST: Final = 20
 """Below so many requests the slowest 5 % is a single one."""
 SLOWEST: Final = 0.05
 MOST_SLICES: Final = 40
+MOST_READ: Final = 1000
 _EVERY: Final = tuple(name for name in known() if not name.startswith("tag:"))
 _SOURCE: Final = "FROM {database:Identifier}.requests WHERE"
 _BEFORE: Final = " + ".join(f"toInt64({STAGE_COLUMNS[stage]})" for stage in BEFORE_TOKEN)
@@ -122,11 +123,20 @@ def _answer(
         filters=found.filters, measure=found.measure, requests=found.n,
         without_measure=found.total - found.n, slow=int(slow["n"]), middle=int(middle["n"]),
         slow_from_ns=bounds["slow"], middle_from_ns=bounds["low"], middle_to_ns=bounds["high"],
-        slow_mean_ns=slow["mean"], middle_mean_ns=middle["mean"], stages=stages, slices=slices,
+        slow_mean_ns=slow["mean"], middle_mean_ns=middle["mean"], stages=stages,
+        slices=slices[:MOST_SLICES],
         sampled=found.part.sampled,
         reading=(*_reading(found.measure, found.n, slow, middle, stages, slices), *found.part.told),
-        assumptions=_assumptions(found.measure),
+        assumptions=(*_assumptions(found.measure), *_cut(len(slices))),
     )  # fmt: skip
+
+
+def _cut(slices: int) -> tuple[str, ...]:
+    """What of the slices is not shown, or was not compared at all."""
+    shown = f"the {MOST_SLICES} that differ most are shown."
+    if slices >= MOST_READ:
+        return (f"The {MOST_READ} slices with the most requests are compared, no others; {shown}",)
+    return (f"Of the {slices} slices compared {shown}",) if slices > MOST_SLICES else ()
 
 
 def _edges_sql(one: _Measure, picked: Where) -> str:
@@ -168,7 +178,7 @@ def _slices_sql(
     )
     counts = "pair.1 AS place, pair.2 AS raw, countIf(side = 'slow') AS slow"
     both = f"{counts}, countIf(side = 'middle') AS middle"
-    order = "GROUP BY place, raw ORDER BY slow + middle DESC, place, raw LIMIT 1000"
+    order = f"GROUP BY place, raw ORDER BY slow + middle DESC, place, raw LIMIT {MOST_READ}"
     return " ".join(("SELECT", both, f"FROM ({inner})", order))
 
 
@@ -209,7 +219,7 @@ def _slices(
             )
         )  # fmt: skip
     found.sort(key=lambda one: (-abs(one.difference), one.dimension, one.value or ""))
-    return tuple(found[:MOST_SLICES])
+    return tuple(found)
 
 
 def _nothing(found: _Found) -> Attribution:

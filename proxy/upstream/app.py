@@ -21,6 +21,7 @@ from proxy.upstream.ending import break_off, drain
 from proxy.upstream.headers import value_of
 from proxy.upstream.pool import Pool, Upstream
 from proxy.upstream.relay import Relay, UpstreamGone
+from proxy.upstream.repeats import Proven
 from proxy.upstream.routes import Route, route_of
 from tracer.clock import Clock
 from tracer.ids import IdSource
@@ -37,6 +38,7 @@ class UpstreamApp:
         self._access = access
         self._clock = clock
         self._ids = ids
+        self._proven = Proven()
         self._client = UpstreamClient(
             clock, settings.connect_timeout_s, settings.idle_connection_s
         )
@@ -81,9 +83,12 @@ class UpstreamApp:
             return
 
     @property
-    def parts(self) -> tuple[UpstreamSettings, Pool, Access, Clock, IdSource, UpstreamClient]:
+    def parts(
+        self,
+    ) -> tuple[UpstreamSettings, Pool, Access, Clock, IdSource, UpstreamClient, Proven]:
         return (
-            self._settings, self._pool, self._access, self._clock, self._ids, self._client
+            self._settings, self._pool, self._access, self._clock, self._ids, self._client,
+            self._proven,
         )  # fmt: skip
 
 
@@ -102,7 +107,10 @@ class _Exchange:
         live: LiveRequest | None,
         route: Route | None,
     ) -> None:
-        self._settings, self._pool, self._access, self._clock, self._ids, self._client = app.parts
+        (
+            self._settings, self._pool, self._access, self._clock, self._ids, self._client,
+            self._proven,
+        ) = app.parts  # fmt: skip
         self._scope = scope
         self._receive = receive
         self._send = send
@@ -260,7 +268,7 @@ class _Exchange:
     ) -> None:
         relay = Relay(
             response, self._send, self._writing(), call, self._live, self._clock, self._readable,
-            out.cut_usage, limit,
+            out.cut_usage, limit, self._proven,
         )  # fmt: skip
         await relay.run()
         if relay.tap.error is not None:

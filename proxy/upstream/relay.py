@@ -13,6 +13,7 @@ from proxy.upstream.client import Response
 from proxy.upstream.cutter import UsageCutter
 from proxy.upstream.headers import response_headers, value_of
 from proxy.upstream.http1_message import NO_BODY, BadResponse
+from proxy.upstream.repeats import Proven
 from proxy.upstream.tap import Tap
 from proxy.upstream.usage import read_headers
 from tracer.clock import Clock
@@ -40,6 +41,7 @@ class Relay:
         readable: bool,
         cut_usage: bool,
         token_limit: asyncio.Timeout,
+        proven: Proven,
     ) -> None:
         self._answer = answer
         self._send = send
@@ -57,7 +59,7 @@ class Relay:
         must_end = call.operation not in ("", "embeddings") and answer.status < 300
         must_end = must_end and answer.status not in NO_BODY
         self._write: Callable[[bytes], object] | None = None
-        self.tap = Tap(call, self._stream, coding, must_end, reads=readable)
+        self.tap = Tap(call, self._stream, coding, must_end, readable, proven)
         call.stream = self._stream
         call.http_status = answer.status
         if live is not None:

@@ -4,7 +4,8 @@ A stream is some hundred chunks of the same JSON around another few letters. Onc
 has been parsed, its bytes are kept in two halves, before and after the text; a chunk
 with the same halves and plain letters between them says the same. That the halves
 really hold a text, and that nothing else of what they say depends on it, is not
-guessed but tried: the chunk is read again with another text and with none.
+guessed but tried: the chunk is read again with another text and with none. Streams of one
+server differ in the answer's id and its second alone, so one trial serves them all.
 """
 
 from __future__ import annotations
@@ -16,14 +17,39 @@ from proxy.upstream.dialects import Answer, Facts, read_event
 _TEXT = re.compile(rb'"(?:content|text|reasoning|reasoning_content|thinking)": ?"')
 _NOT_PLAIN = re.compile(rb'["\\\x00-\x1f]')
 _EVENT_ENDS = (b"\n\n", b"\r\n\r\n")
+_OF_THE_ANSWER = re.compile(rb'"(id|created)": ?(?:"[\w.:-]{0,128}"|(?:0|[1-9]\d{0,18})(?![\d.eE]))')
+"""Members that name an answer; no fact of a chunk is read from them, wherever they stand."""
 LONGEST = 4096
 """Chunks longer than this are not worth keeping."""
+FORMS = 64
+"""Forms of chunks whose trial is remembered."""
+
+
+class Proven:
+    """What the trials of all streams showed, by the chunk's halves without the answer's names.
+
+    The oldest form gives way when there are more than ``FORMS``.
+    """
+
+    def __init__(self) -> None:
+        self._forms: dict[tuple[bytes, bytes], tuple[Facts, Facts]] = {}
+
+    def facts(self, before: bytes, after: bytes) -> tuple[Facts, Facts] | None:
+        """Facts of the chunk with a text and with white space in it; None if no text goes there."""
+        form = _OF_THE_ANSWER.sub(rb"\1", before), _OF_THE_ANSWER.sub(rb"\1", after)
+        facts = self._forms.get(form)
+        if facts is None and (facts := _tried(before, after)) is not None:
+            if len(self._forms) >= FORMS:
+                del self._forms[next(iter(self._forms))]
+            self._forms[form] = facts
+        return facts
 
 
 class Repeats:
     """Made for one stream. ``known`` first; what it does not know is parsed and may be learnt."""
 
-    def __init__(self) -> None:
+    def __init__(self, proven: Proven) -> None:
+        self._proven = proven
         self._before = b""
         self._after = b""
         self._head = b""
@@ -76,19 +102,26 @@ class Repeats:
             self._head, self._tail = head + self._before, self._after + tail
 
     def _try(self, before: bytes, after: bytes) -> bool:
-        answers = [Answer(), Answer(), Answer()]
-        word, space, none = (
-            read_event(before + text + after, answer)
-            for text, answer in zip((b"x", b" ", b""), answers, strict=True)
-        )
-        plain = all(
-            f.known and not (f.done or f.error or f.finish) and f.counted is None
-            and len(f.choices) == 1
-            for f in (word, space, none)
-        )  # fmt: skip
-        told = any(a.usage != Answer().usage or a.times != Answer().times for a in answers)
-        if not plain or told or none.choices[0][1].token or not word.choices[0][1].token:
+        facts = self._proven.facts(before, after)
+        if facts is None:
             return False
-        self._before, self._after, self._word, self._space = before, after, word, space
+        self._before, self._after, (self._word, self._space) = before, after, facts
         self._head = self._tail = b""
         return True
+
+
+def _tried(before: bytes, after: bytes) -> tuple[Facts, Facts] | None:
+    answers = [Answer(), Answer(), Answer()]
+    word, space, none = (
+        read_event(before + text + after, answer)
+        for text, answer in zip((b"x", b" ", b""), answers, strict=True)
+    )
+    plain = all(
+        f.known and not (f.done or f.error or f.finish) and f.counted is None
+        and len(f.choices) == 1
+        for f in (word, space, none)
+    )  # fmt: skip
+    told = any(a.usage != Answer().usage or a.times != Answer().times for a in answers)
+    if not plain or told or none.choices[0][1].token or not word.choices[0][1].token:
+        return None
+    return word, space

@@ -16,7 +16,7 @@ from proxy.stream.sse import SseReader
 from proxy.upstream.call import UpstreamCall
 from proxy.upstream.decode import Decoder, Identity, Unreadable, decoder_for
 from proxy.upstream.dialects import Facts, read_body, read_error_event, read_event
-from proxy.upstream.repeats import Repeats
+from proxy.upstream.repeats import Proven, Repeats
 
 log = logging.getLogger("stagelens.proxy")
 
@@ -36,6 +36,7 @@ class Tap:
         content_encoding: str = "",
         must_end: bool = False,
         reads: bool = True,
+        proven: Proven | None = None,
     ) -> None:
         self.first_chunk_mono_ns: int | None = None
         self.first_token_mono_ns: int | None = None
@@ -45,7 +46,7 @@ class Tap:
         self._call = call
         self.must_end = must_end and stream
         self._reader = SseReader(EVENT_LIMIT) if stream else None
-        self._repeats = Repeats()
+        self._repeats = Repeats(Proven() if proven is None else proven)
         self._whole: bytearray | None = None if stream else bytearray()
         self._cut = False
         self._counts: dict[int, int] | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import struct
 import time
 
 import pytest
@@ -112,6 +113,27 @@ def test_reading_pauses_and_resumes_and_all_bytes_come_in_order(loop):
         await asyncio.wait_for(protocol.lost, 5)
         assert before == 0
         assert b"".join(data for data, _ in protocol.got) == total
+        server.close()
+
+    run(scenario, loop)
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("size", [1, 600_000], ids=["one read", "several reads"])
+def test_a_reset_that_waits_behind_the_last_bytes_is_seen_after_them(loop, size):
+    """uvloop tells of the two at once and then polls no more: the client's leaving would be unheard."""
+
+    async def scenario() -> None:
+        protocol, port, server = await listening()
+        client = socket.create_connection(("127.0.0.1", port))
+        client.setblocking(False)
+        (await protocol.made).setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 * size)
+        await asyncio.sleep(0.01)
+        sent = client.send(bytes(size))
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        client.close()
+        await asyncio.wait_for(protocol.lost, 5)
+        assert sum(len(data) for data, _ in protocol.got) == sent
         server.close()
 
     run(scenario, loop)

@@ -49,6 +49,22 @@ def test_ttft_is_divided_up_to_the_first_token(store):
     assert {one.dimension for one in found.slices} == {"model"}
 
 
+def test_what_of_the_slices_is_not_shown_is_said(store):
+    """Forty of many are shown; how many were compared stands beside them, and nothing where all are."""
+    hundred(store)
+    assert not any("slices compared" in one for one in attribution(store, Filters()).assumptions)
+    slow = {"decode": 900 * MS, "Tags": {f"k{n}": "v" for n in range(60)}}
+    store.requests(*(slow for _ in range(10)))
+    found = attribution(store, Filters())
+    assert len(found.slices) == 40
+    assert any("slices compared the 40 that differ most are shown" in one for one in found.assumptions)
+    store.requests(*({**slow, "Tags": {"user": str(n)}} for n in range(1100)))
+    usual = {"decode": 100 * MS, "Tags": {"tenant": "s"}}
+    store.requests(*(usual for _ in range(16_000)))
+    found = attribution(store, Filters())
+    assert any("1000 slices with the most requests" in one for one in found.assumptions)
+
+
 def test_too_few_or_all_alike_say_nothing(store):
     """No figure is invented."""
     assert "nothing can be said" in attribution(store, Filters()).reading[0]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from proxy.upstream.call import UpstreamCall
 from proxy.upstream.dialects import Answer, read_event
-from proxy.upstream.repeats import Repeats
+from proxy.upstream.repeats import FORMS, Proven, Repeats
 from proxy.upstream.tap import Tap
 from tests.fake_llm import dialects
 
@@ -32,7 +32,8 @@ CHUNK = st.fixed_dictionaries(
         st.fixed_dictionaries({"index": st.integers(0, 1)}, optional={
             "delta": INNER, "text": TEXT, "finish_reason": st.sampled_from([None, "stop"]),
         }), max_size=2)},
-    optional={"id": st.sampled_from(["a", "b"]), "usage": st.just({"completion_tokens": 1}),
+    optional={"id": st.sampled_from(["a", "b", 'a"', ""]), "usage": st.just({"completion_tokens": 1}),
+              "created": st.sampled_from([0, 17, 18.5, "now", None]),
               "error": st.just({"type": "boom"}), "content": TEXT},
 )  # fmt: skip
 EVENT = st.builds(
@@ -45,20 +46,25 @@ EVENT = st.builds(
 ) | st.binary(max_size=8)  # fmt: skip
 
 
-@given(st.lists(EVENT, max_size=8), st.lists(st.binary(max_size=4), max_size=4))
-def test_known_facts_are_those_of_parsing(events, texts):
-    """Any chunks, and the learnt ones with any other bytes in place of their text."""
-    repeats = Repeats()
-    for data in [*events, *events]:
-        known = repeats.known(data)
-        if known is None:
-            repeats.learn(data)
-        else:
-            assert known == read_event(data, Answer())
-    for text in texts:
-        data = repeats._before + text + repeats._after
-        known = repeats.known(data)
-        assert known is None or known == read_event(data, Answer())
+@given(
+    st.lists(st.lists(EVENT, max_size=8), min_size=1, max_size=3),
+    st.lists(st.binary(max_size=4), max_size=4),
+)
+def test_known_facts_are_those_of_parsing(streams, texts):
+    """Any chunks of streams one after another, and the learnt ones with any other bytes as text."""
+    proven = Proven()
+    for events in streams:
+        repeats = Repeats(proven)
+        for data in [*events, *events]:
+            known = repeats.known(data)
+            if known is None:
+                repeats.learn(data)
+            else:
+                assert known == read_event(data, Answer())
+        for text in texts:
+            data = repeats._before + text + repeats._after
+            known = repeats.known(data)
+            assert known is None or known == read_event(data, Answer())
 
 
 @pytest.mark.parametrize(
@@ -73,11 +79,38 @@ def test_known_facts_are_those_of_parsing(events, texts):
 )  # fmt: skip
 def test_the_chunks_that_servers_repeat_are_learnt(first):
     """One parsed chunk is enough for the rest of the stream."""
-    repeats = Repeats()
+    repeats = Repeats(Proven())
     data = data_of(first)
     assert repeats.known(data) is None
     repeats.learn(data)
     assert repeats.known(data.replace(b'"a"', b'"bcd"')) == read_event(data, Answer())
+
+
+def test_one_trial_serves_the_streams_of_a_server(monkeypatch):
+    """Their chunks differ in the answer's id and second, and no more is read again."""
+    proven, trials = Proven(), []
+
+    def counted(data, answer):
+        trials.append(data)
+        return read_event(data, answer)
+
+    monkeypatch.setattr("proxy.upstream.repeats.read_event", counted)
+    form = b'{"id":"chatcmpl-%d","created":%d,"choices":[{"index":%d,"delta":{"content":"a"}}]}'
+    for stream in range(5):
+        repeats, data = Repeats(proven), form % (stream, 1700 + stream, 0)
+        repeats.learn(data)
+        assert repeats.known(data.replace(b'"a"', b'"b"')) == read_event(data, Answer())
+    assert len(trials) == 3
+    Repeats(proven).learn(form % (0, 0, 1))
+    assert len(trials) == 6
+
+
+def test_the_forms_that_are_remembered_are_bounded():
+    """A server that never repeats itself makes nothing grow."""
+    proven = Proven()
+    for number in range(FORMS * 3):
+        Repeats(proven).learn(b'{"n":%d,"choices":[{"index":0,"delta":{"content":"a"}}]}' % number)
+    assert len(proven._forms) == FORMS
 
 
 FRAME = st.tuples(
@@ -115,7 +148,7 @@ def read(parts: list[bytes]) -> tuple[object, ...]:
 def test_a_repeating_piece_is_known_without_cutting_it():
     """With an event's name before it too, as Anthropic's streams have it."""
     for head in (b"", b"event: content_block_delta\n"):
-        repeats = Repeats()
+        repeats = Repeats(Proven())
         piece, data = head + b"data: " + PLAIN % b"a" + b"\n\n", PLAIN % b"a"
         repeats.learn(data)
         assert repeats.known_piece(piece) is None

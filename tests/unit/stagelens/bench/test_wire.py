@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import struct
 import sys
 import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from typing import Self
 
 import pytest
+import uvloop
 
 from stagelens.bench.sample import Sample
 from stagelens.bench.talk import Speech
@@ -41,6 +45,43 @@ class Asking:
         await self.client.close()
 
 
+class Held:
+    """Answers one request from a thread when told to, and keeps the connection till its peer ends it."""
+
+    def __init__(self, answer: Callable[[socket.socket], None]) -> None:
+        self._answer = answer
+        self._asked, self._go, self._answered = (threading.Event() for _ in range(3))
+        self.url = ""
+
+    def serve(self, listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        with connection, suppress(OSError):
+            connection.recv(65536)
+            self._asked.set()
+            self._go.wait(20)
+            self._answer(connection)
+            self._answered.set()
+            connection.recv(1)
+
+    async def answer_meanwhile(self) -> None:
+        """Hold the loop up until the request that waits is answered."""
+        assert await asyncio.to_thread(self._asked.wait, 20)
+        self._go.set()
+        assert self._answered.wait(20)
+
+
+@asynccontextmanager
+async def answering(answer: Callable[[socket.socket], None]) -> AsyncIterator[Held]:
+    """A server of one request, which ends after its client."""
+    held = Held(answer)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        held.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        server = threading.Thread(target=held.serve, args=(listener,))
+        server.start()
+        yield held
+        await asyncio.to_thread(server.join, 20)
+
+
 async def test_a_connection_is_kept_and_its_stamps_are_in_order():
     """The second request needs no connection of its own."""
     async with fake_llm(chat()) as fake, Asking(fake.url) as asking:
@@ -53,35 +94,39 @@ async def test_a_connection_is_kept_and_its_stamps_are_in_order():
     assert (first.connected_ns > 0, second.connected_ns) == (True, 0)
 
 
+def test_a_reset_behind_part_of_an_answer_ends_it_at_once():
+    """Both are there when the loop looks, which uvloop tells of once: the request must not wait on."""
+
+    def answer(connection: socket.socket) -> None:
+        head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 999\r\n\r\n"
+        connection.sendall(head + delta(content="a"))
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection.close()
+
+    async def scenario() -> Sample:
+        async with answering(answer) as server, Asking(server.url, timeout_s=5) as asking:
+            sending = asyncio.create_task(asking.send())
+            await server.answer_meanwhile()
+            return await sending
+
+    sample = uvloop.run(scenario())
+    assert (sample.error, sample.chunks) == ("connection", 1)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel's stamps are Linux's")
 async def test_an_answer_counts_from_when_it_came_not_from_when_it_was_read():
     """The client's loop is held up while a whole answer arrives: no stamp is later than that."""
-    asked, go, answered = (threading.Event() for _ in range(3))
 
-    def serve(listener: socket.socket) -> None:
-        connection, _ = listener.accept()
-        with connection:
-            connection.recv(65536)
-            asked.set()
-            go.wait(20)
-            body = b'data: {"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}\n\n'
-            head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: %d\r\n\r\n"
-            connection.sendall(head % len(body) + body)
-            answered.set()
-            connection.recv(1)
+    def answer(connection: socket.socket) -> None:
+        body = b'data: {"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}\n\n'
+        head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: %d\r\n\r\n"
+        connection.sendall(head % len(body) + body)
 
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        server = threading.Thread(target=serve, args=(listener,))
-        server.start()
-        async with Asking(f"http://127.0.0.1:{listener.getsockname()[1]}") as asking:
-            sample = Sample(0, asking.clock.mono_ns(), True)
-            sending = asyncio.create_task(asking.client.send(asking.request, sample))
-            assert await asyncio.to_thread(asked.wait, 20)
-            go.set()
-            assert answered.wait(20)
-            came_by_ns = asking.clock.mono_ns()
-            await sending
-        await asyncio.to_thread(server.join, 20)
+    async with answering(answer) as server, Asking(server.url) as asking:
+        sending = asyncio.create_task(asking.send())
+        await server.answer_meanwhile()
+        came_by_ns = asking.clock.mono_ns()
+        sample = await sending
     assert (sample.error, sample.chunks) == ("", 1)
     assert sample.sent_ns < sample.first_token_ns <= sample.end_ns <= came_by_ns
 
