@@ -57,6 +57,7 @@ SETTINGS: Final = {
     "max_block_size": 1 << 24,
     "short_circuit_function_evaluation": "disable",
     "compile_expressions": 0,
+    "query_plan_merge_expressions": 0,
     "output_format_json_escape_forward_slashes": 0,
 }
 
