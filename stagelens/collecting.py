@@ -23,7 +23,7 @@ from collectors.receive.access import read_tokens
 from collectors.receive.grpc_server import OtlpGrpc, PortTaken
 from collectors.settings import CollectorSettings
 from collectors.store.client import open_store
-from collectors.store.keeping import apply_keeping
+from collectors.store.keeping import apply_keeping, merge_rarely
 from collectors.store.migrate import migrate
 from collectors.store.url import StoreUrl
 from dashboards.api import build_api
@@ -80,6 +80,7 @@ async def run_collector(
             remove_stale(file)
         await asyncio.to_thread(migrate, store)
         await asyncio.to_thread(apply_keeping, store)
+        await asyncio.to_thread(merge_rarely, store)
         if not stop.is_set():
             folder = settings.spool.folder or spool_folder(store_url, data_dir)
             receiver = build_receiver(settings, store, SystemClock(), folder, tokens)

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from collectors.receive.signals import COLUMNS
 from collectors.store.client import Store
 from collectors.store.errors import StoreError
-from collectors.store.keeping import TIMES, apply_keeping
+from collectors.store.keeping import MERGE_BASE, PLAIN_TABLES, TIMES, apply_keeping, merge_rarely
 from collectors.store.migrate import load_migrations, migrate, rollback
 from collectors.store.settings import MOST_DAYS, StoreSettings
 from tests.unit.collectors.test_store import trace_row
@@ -120,3 +120,23 @@ def test_spans_keep_their_rows_age_and_views_when_they_are_put_in_another_order(
             for table in ("otel_traces", "requests", "otel_traces_trace_id_ts")
         ])  # fmt: skip
     assert counts == [[1, 1, 1], [2, 2, 2], [3, 3, 3]]
+
+
+def test_tables_of_spans_wait_for_more_parts_before_they_merge(store):
+    """Said to each once; the rest of the table stays as it was made."""
+
+    def made() -> dict[str, str]:
+        rows = store.query(
+            "SELECT name, create_table_query AS q FROM system.tables WHERE database = {d:String}",
+            {"d": store.database},
+        )
+        return {str(row["name"]): str(row["q"]) for row in rows}
+
+    before = made()
+    merge_rarely(store)
+    after = made()
+    merge_rarely(store)
+    assert made() == after
+    assert {name for name in after if after[name] != before[name]} == set(PLAIN_TABLES)
+    for name in PLAIN_TABLES:
+        assert after[name] == f"{before[name]}, merge_selector_base = {MERGE_BASE}"
