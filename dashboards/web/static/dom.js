@@ -43,6 +43,13 @@ export function time(ns) {
   return ns < 1 ? "<1 ns" : `${ns.toFixed(0)} ns`;
 }
 
+// Both bounds in the unit of the larger one, as short as a table's column wants it; an open side is "?".
+export function bounds(low, high) {
+  const [from, to] = [time(low), time(high)].map((text) => (text === "no data" ? "?" : text));
+  const unit = (text) => text.split(" ")[1];
+  return `${unit(from) === unit(to) && unit(to) ? from.split(" ")[0] : from} – ${to}`;
+}
+
 export const count = (n) => (n === null || n === undefined ? "no data" : n.toLocaleString("en"));
 export const share = (part) => (part === null || part === undefined ? "no data" : `${(part * 100).toFixed(1)} %`);
 export const when = (ns) => new Date(ns / 1e6).toLocaleString();

@@ -4,7 +4,7 @@
 import { FILTERS, ask, link } from "./api.js";
 import { heat, percentiles, rates, throughput, traffic } from "./charts.js";
 import { goodputLine, limits } from "./goodput.js";
-import { STAGES, count, el, share, stack, svg, table, time, when } from "./dom.js";
+import { STAGES, bounds, count, el, share, stack, svg, table, time, when } from "./dom.js";
 
 // One of the report's and the summary's figures by its name.
 const named = (figures) => Object.fromEntries(figures.map((f) => [f.name ?? f.stage ?? f.measure, f]));
@@ -52,14 +52,24 @@ export function legend() {
 
 const TITLES = { first_chunk: "First chunk", first_answer: "First answer", itl_chunk: "ITL (chunk gaps)" };
 
+const LEVELS = ["p50", "p90", "p95", "p99"];
+
+// A percentile, and below it where the true one lies at 95 %, which the report alone works out.
+function level(figures, p) {
+  const found = figures.intervals?.find((one) => one.percentile === p);
+  return found ? el("span", {}, time(figures[`${p}_ns`]), el("small", {}, bounds(found.low_ns, found.high_ns))) : time(figures[`${p}_ns`]);
+}
+
 function stageTable(figures) {
   const rows = figures.map((s) => {
     const name = s.name ?? s.stage ?? s.measure, stage = STAGES.includes(name) || s.part_of;
     return [s.part_of ? `· ${name} (in ${s.part_of})` : stage ? name : TITLES[name] ?? name.toUpperCase(),
-      time(s.p50_ns), time(s.p90_ns), time(s.p95_ns), time(s.p99_ns), time(s.max_ns), count(s.n), count(s.no_data),
-      stage ? share(s.share) : ""];
+      ...LEVELS.map((p) => level(s, p)), time(s.max_ns), count(s.n), count(s.no_data), stage ? share(s.share) : ""];
   });
-  return table("Percentiles by stage", ["stage", "p50", "p90", "p95", "p99", "max", "n", "no data", "share of E2E"], rows);
+  return el("div", {}, table("Percentiles by stage", ["stage", ...LEVELS, "max", "n", "no data", "share of E2E"], rows),
+    el("p", { class: "quiet", "data-test": "intervals" }, figures.some((s) => s.intervals?.length)
+      ? "Below each percentile: its 95 % interval; “?” is a bound that so few values do not have. None for ITL and for more than 100,000 values."
+      : "95 % intervals stand below the percentiles where all requests are read."));
 }
 
 export function basis(summary) {

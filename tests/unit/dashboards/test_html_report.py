@@ -8,7 +8,7 @@ from dashboards.filters import parse_filters
 from dashboards.html.figures import figures
 from dashboards.html.report import render_html
 from dashboards.source import StoreSource
-from tests.support.browser import SIZES, S, seconds
+from tests.support.browser import SIZES, S, interval, seconds
 from tests.support.clock import FakeClock
 from tests.unit.dashboards.conftest import NOW_UNIX_NS, HandStore
 
@@ -63,13 +63,25 @@ def test_it_shows_the_figures_and_draws_every_plot(opened):
         if one.part_of is None and one.n:
             row = tab.locator("tbody tr", has=tab.locator(f"th:text-is('{one.stage}')"))
             cells = row.locator("td").all_inner_texts()
-            assert (cells[0], cells[5]) == (seconds(one.p50_ns), str(one.n))
+            assert (cells[0].split("\n")[0], cells[5]) == (seconds(one.p50_ns), str(one.n))
     plots = tab.locator(".chart")
     assert plots.count() == 11
     assert tab.locator(".chart .main-svg").first.is_visible()
     assert tab.evaluate(
         "[...document.querySelectorAll('.chart')].every((c) => c.querySelector('.main-svg'))"
     )
+
+
+def test_each_percentile_has_its_interval_below(opened):
+    """The report's own bounds, "?" where thirty values have none; no word of it for ITL."""
+    report, tab = opened
+    rows = tab.get_by_role("region", name="Percentiles by stage").locator("tbody tr")
+    below = rows.filter(has=tab.locator("th:text-is('queue')")).locator("td small").all_inner_texts()
+    queue = next(one for one in report.overall.stages if one.stage == "queue")
+    assert below == [interval(one.low_ns, one.high_ns) for one in queue.intervals]
+    assert below[0][0] != "?" and below[-1].endswith("?")
+    assert rows.filter(has=tab.locator("th:text-is('ITL (gaps)')")).locator("small").count() == 0
+    tab.get_by_text("Below each percentile: its 95 % interval").wait_for()
 
 
 def test_hostile_names_are_text_in_tables_and_plots(opened):
