@@ -14,13 +14,14 @@ from importlib.resources import files
 from typing import Final
 
 from dashboards.html.figures import Figure, figures, key_of
-from dashboards.html.tables import Cell, bounds, shown, table, time
+from dashboards.html.tables import Cell, bounds, named, shown, table, time
 from dashboards.models.report import Distribution, Losses, Report, Slice
 from dashboards.models.series import Series
 from dashboards.queries.intervals import MOST_VALUES
 from dashboards.queries.measures import LEVEL_NAMES
 from dashboards.terminal.report import MEASURE_NAMES
-from dashboards.times import NS_PER_S, to_text
+from dashboards.times import many, to_text
+from dashboards.visible import short
 
 _BELOW: Final = (
     "Below each percentile: its 95 % interval; “?” is a bound that so few values do not have. "
@@ -102,16 +103,17 @@ def _body(report: Report, plots: Sequence[Figure]) -> Iterable[str]:
     yield f"<h2>Losses</h2>\n<p>{shown(_lost(report.losses))}</p>"
     for n, one in enumerate(plots):
         note = f'<p class="quiet">{shown(one.note)}</p>' if one.note else ""
+        title = _plain(one.title)
         yield (
-            f"<h2>{shown(_plain(one.title))}</h2>{note}\n"
-            f'<div class="chart" id="figure-{n}" role="img" aria-label="{shown(_plain(one.title))}"></div>'
+            f"{named('h2', title)}{note}\n"
+            f'<div class="chart" id="figure-{n}" role="img" aria-label="{shown(short(title))}"></div>'
         )
     if report.groups:
-        yield f"<h2>By {shown(', '.join(report.by))}</h2>"
+        yield named("h2", f"By {', '.join(report.by)}")
         yield table("Groups", _GROUP_HEADS, [_group_row(one) for one in report.groups])
     if report.groups_left_out.groups:
         left = report.groups_left_out
-        yield f"<p>{left.groups:,} smaller groups with {left.requests:,} requests are left out.</p>"
+        yield f"<p>{many(left.groups, 'smaller group')} with {many(left.requests, 'request')} left out.</p>"
     yield f"<h2>What this rests on</h2>\n<ul>{_lines(report.assumptions, 'li')}</ul>"
 
 
@@ -214,7 +216,7 @@ def _lost(losses: Losses) -> str:
     if losses.spans_in_window is None:
         return "No sender told its losses."
     return (
-        f"{losses.spans_in_window:,} spans were lost at {losses.senders:,} senders in this window."
+        f"{many(losses.spans_in_window, 'span')} lost at {many(losses.senders, 'sender')} in this window."
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from html import escape
 
 from dashboards.times import NS_PER_S
-from dashboards.visible import visible
+from dashboards.visible import MOST_TITLE_CHARS, short, visible
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,25 +23,31 @@ def shown(text: str) -> str:
     return escape(visible(text))
 
 
+def named(tag: str, text: str, attributes: str = "") -> str:
+    """An element with a name in it: a long one is cut, with more of it in the title."""
+    title = "" if text == short(text) else f' title="{shown(short(text, MOST_TITLE_CHARS))}"'
+    return f"<{tag}{attributes}{title}>{shown(short(text))}</{tag}>"
+
+
 def table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str | Cell]]) -> str:
     """A table that is scrolled sideways where it is too wide; a row's first cell is its head."""
-    head = "".join(f'<th scope="col">{shown(one)}</th>' for one in heads)
-    body = "".join(
-        f'<tr><th scope="row">{_cell(row[0])}</th>'
-        + "".join(f"<td>{_cell(cell)}</td>" for cell in row[1:])
-        + "</tr>"
-        for row in rows
-    )
+    head = "".join(named("th", one, ' scope="col"') for one in heads)
+    body = "".join(f"<tr>{''.join(_row(row))}</tr>" for row in rows)
     return (
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{shown(caption)}"><table>'
-        f"<caption>{shown(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{shown(short(caption))}"><table>'
+        f"{named('caption', caption)}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
     )
 
 
-def _cell(cell: str | Cell) -> str:
+def _row(row: Sequence[str | Cell]) -> list[str]:
+    return [_cell("th", row[0], ' scope="row"'), *(_cell("td", cell) for cell in row[1:])]
+
+
+def _cell(tag: str, cell: str | Cell, attributes: str = "") -> str:
     if isinstance(cell, str):
-        return shown(cell)
-    return shown(cell.text) + (f"<small>{shown(cell.below)}</small>" if cell.below else "")
+        return named(tag, cell, attributes)
+    below = f"<small>{shown(cell.below)}</small>" if cell.below else ""
+    return f"<{tag}{attributes}>{shown(cell.text)}{below}</{tag}>"
 
 
 def time(ns: int | None) -> str:
@@ -61,4 +67,5 @@ def bounds(low: int | None, high: int | None) -> str:
     """An interval, the unit once where both have the same; an open side is a question mark."""
     first, last = ("?" if ns is None else time(ns) for ns in (low, high))
     same = first.partition(" ")[2] == last.partition(" ")[2]
-    return f"{first.partition(' ')[0] if same else first} – {last}"
+    told = f"{first.partition(' ')[0] if same else first} – {last}"
+    return told.replace(" ", "\u00a0").replace("–\u00a0", "– ")  # broken behind the dash alone

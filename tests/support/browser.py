@@ -86,4 +86,5 @@ def interval(low: int | None, high: int | None) -> str:
     """As the page writes an interval: the unit once where both bounds have the same."""
     first, last = ("?" if ns is None else seconds(ns) for ns in (low, high))
     same = first.partition(" ")[2] == last.partition(" ")[2]
-    return f"{first.partition(' ')[0] if same else first} – {last}"
+    told = f"{first.partition(' ')[0] if same else first} – {last}"
+    return told.replace(" ", "\u00a0").replace("–\u00a0", "– ")
