@@ -1,8 +1,9 @@
 """Documents over HTTP, beside the read-only API and no part of it.
 
 The process that owns the store serves both. An embedded store can be open in one process only,
-so the proxy and the commands ask here, and ask alike where the store is a server. Bodies are JSON and must say so: a browser sends no
-such request to another site without asking first, and nothing here answers that question.
+so the proxy and the commands ask here, and ask alike where the store is a server. Bodies
+are JSON and must say so: a browser sends no such request to another site without asking first,
+and nothing here answers that question.
 An error is ``{"error": KIND, "detail": SENTENCE}``.
 """
 

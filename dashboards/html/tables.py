@@ -12,7 +12,7 @@ from dashboards.visible import MOST_TITLE_CHARS, short, visible
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A figure, and in small letters below it how sure it is."""
+    """A figure, and in small letters below it its interval, as :func:`bounds` writes it."""
 
     text: str
     below: str = ""
@@ -46,7 +46,9 @@ def _row(row: Sequence[str | Cell]) -> list[str]:
 def _cell(tag: str, cell: str | Cell, attributes: str = "") -> str:
     if isinstance(cell, str):
         return named(tag, cell, attributes)
-    below = f"<small>{shown(cell.below)}</small>" if cell.below else ""
+    low, _, high = cell.below.partition("– ")  # broken behind the dash alone
+    parts = (f'<span class="whole">{shown(one)}</span>' for one in (f"{low}–", high))
+    below = f"<small>{' '.join(parts)}</small>" if high else ""
     return f"<{tag}{attributes}>{shown(cell.text)}{below}</{tag}>"
 
 
@@ -67,5 +69,4 @@ def bounds(low: int | None, high: int | None) -> str:
     """An interval, the unit once where both have the same; an open side is a question mark."""
     first, last = ("?" if ns is None else time(ns) for ns in (low, high))
     same = first.partition(" ")[2] == last.partition(" ")[2]
-    told = f"{first.partition(' ')[0] if same else first} – {last}"
-    return told.replace(" ", "\u00a0").replace("–\u00a0", "– ")  # broken behind the dash alone
+    return f"{first.partition(' ')[0] if same else first} – {last}"
