@@ -97,6 +97,11 @@ def in_words(ns: float) -> str:
     return f"{plain(ns / NS_PER_S)} s"
 
 
+def many(n: int, what: str) -> str:
+    """``1 request``, ``2,000 requests``: a count with the word it counts."""
+    return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"
+
+
 def plain(value: float, digits: int = 3) -> str:
     """``value`` with ``digits`` digits, or whole where it has more before the point: ``12,345``."""
     return f"{value:,.0f}" if abs(value) >= 10**digits - 0.5 else f"{value:.{digits}g}"

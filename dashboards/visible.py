@@ -8,6 +8,16 @@ _BLANK: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 """Fillers and a joiner that count as printable and show nothing."""
 
 
+MOST_NAME_CHARS: Final = 120
+"""Names of strangers have no greatest length: a longer one is cut in sentences and tables."""
+MOST_TITLE_CHARS: Final = 1000
+
+
+def short(text: str, most: int = MOST_NAME_CHARS) -> str:
+    """``text``, cut with an ellipsis behind ``most`` characters."""
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
 def visible(text: str) -> str:
     """``text`` on one line with nothing in it that is obeyed, turns what follows, or shows nothing.
 

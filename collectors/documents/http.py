@@ -1,8 +1,9 @@
-"""Documents over HTTP, beside the read-only API: the process that owns the store serves both.
+"""Documents over HTTP, beside the read-only API and no part of it.
 
-An embedded store can be open in one process only, so the proxy and the commands ask here,
-and ask alike where the store is a server. Bodies are JSON and must say so: a browser sends no
-such request to another site without asking first, and nothing here answers that question.
+The process that owns the store serves both. An embedded store can be open in one process only,
+so the proxy and the commands ask here, and ask alike where the store is a server. Bodies
+are JSON and must say so: a browser sends no such request to another site without asking first,
+and nothing here answers that question.
 An error is ``{"error": KIND, "detail": SENTENCE}``.
 """
 
@@ -24,31 +25,31 @@ from collectors.documents.model import (
 )
 from collectors.documents.table import Documents
 
-PATH: Final = "/api/v1/documents"
+PATH: Final = "/documents/v1"
 MOST_BYTES: Final = 256 << 20
 M = TypeVar("M", bound=BaseModel)
 
 
 def add_documents(app: FastAPI, documents: Documents) -> None:
-    """Serve ``documents`` under ``/api/v1/documents``."""
+    """Serve ``documents`` under ``/documents/v1``; the read-only API does not list them."""
 
     @app.exception_handler(DocumentsError)
     def told(_: Request, error: DocumentsError) -> JSONResponse:
         return JSONResponse({"error": error.kind, "detail": str(error)}, error.status)
 
-    @app.post(PATH)
+    @app.post(PATH, include_in_schema=False)
     async def add(request: Request) -> Response:
         return await _answer(documents.add, await _body(request, NewDocument))
 
-    @app.post(f"{PATH}/search")
+    @app.post(f"{PATH}/search", include_in_schema=False)
     async def search(request: Request) -> Response:
         return await _answer(documents.search, await _body(request, Search))
 
-    @app.get(PATH, dependencies=[Depends(_knows("collection"))])
+    @app.get(PATH, include_in_schema=False, dependencies=[Depends(_knows("collection"))])
     def listing(collection: str | None = None) -> Response:
         return _json(documents.listing(collection))
 
-    @app.delete(PATH, dependencies=[Depends(_knows("collection", "source"))])
+    @app.delete(PATH, include_in_schema=False, dependencies=[Depends(_knows("collection", "source"))])
     def remove(collection: str, source: str | None = None) -> Response:
         return _json(documents.remove(collection, source))
 

@@ -24,7 +24,8 @@ from dashboards.queries.base import QueryLimits, QueryStore, Row, run
 from dashboards.queries.dimensions import Dimension, dimensions, known, parse_by
 from dashboards.queries.measures import STAGE_COLUMNS
 from dashboards.queries.sample import Part, part_of
-from dashboards.times import in_words
+from dashboards.times import in_words, many
+from dashboards.visible import short
 from tracer.stages import Stage
 
 MEASURES: Final = ("e2e", "ttft")
@@ -225,7 +226,7 @@ def _slices(
 def _nothing(found: _Found) -> Attribution:
     n = found.n
     why = (
-        f"With {n} request{'s' * (n != 1)} nothing can be said about the slowest 5 %: {LEAST} are "
+        f"With {many(n, 'request')} nothing can be said about the slowest 5 %: {LEAST} are "
         "the least."
         if n < LEAST
         else "The slowest 5 % take no longer than the middle ones."
@@ -253,14 +254,14 @@ def _reading(
     if slow["n"] > 2 * SLOWEST * n:  # ties at the 95th percentile are all at or above it
         slowest = f"slowest {slow['n'] / n * 100:.0f} %, many of them equally slow"
     first = (
-        f"The {slowest} (n={slow['n']}) take {whole} longer in {measure.upper()} than the "
-        f"middle ones (n={middle['n']}), and {most.stage} makes {(most.share or 0) * 100:.0f} % of it."
+        f"The {slowest} (n={slow['n']:,}) take {whole} longer in {measure.upper()} than the "
+        f"middle ones (n={middle['n']:,}), and {most.stage} makes {(most.share or 0) * 100:.0f} % of it."
     )
     said = [first]
     for one in [s for s in slices if s.stands_out and s.difference > 0][:3]:
-        value = "not known" if one.value is None else one.value
+        value = "not known" if one.value is None else short(one.value)
         said.append(
-            f"{one.dimension} {value}: {one.slow_share * 100:.0f} % of the slow ones, "
+            f"{short(one.dimension)} {value}: {one.slow_share * 100:.0f} % of the slow ones, "
             f"{one.middle_share * 100:.0f} % of the middle ones."
         )
     return tuple(said)

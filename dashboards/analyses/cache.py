@@ -30,7 +30,7 @@ from dashboards.filters import Filters, Where, where
 from dashboards.models.cache import Cache, CacheFigures, Preempted, PrefillRate, Saved
 from dashboards.queries.base import QueryLimits, QueryStore, Row, run
 from dashboards.queries.sample import Part, part_of
-from dashboards.times import in_words
+from dashboards.times import in_words, many
 from tracer import semconv
 
 MOST_POINTS: Final = 300
@@ -260,20 +260,20 @@ def _reading(found: CacheFigures) -> tuple[str, ...]:
     else:
         share = (found.hit_share or 0) * 100
         said.append(
-            f"{found.hits} of {found.cached_known} requests hit the cache, with {share:.0f} % of all "
-            f"prompt tokens: about {in_words(found.saved_ns)} of prefill saved (95 %: "
+            f"{found.hits:,} of {many(found.cached_known, 'request')} hit the cache, with "
+            f"{share:.0f} % of all prompt tokens: about {in_words(found.saved_ns)} of prefill saved (95 %: "
             f"{in_words(found.low_ns or 0)} to {in_words(found.high_ns or 0)}), beside "
             f"{in_words(found.prefill_ns)} spent."
         )
     if found.cached_over_input:
         said.append(
-            f"{found.cached_over_input} requests tell more cached than input tokens: of these the "
+            f"{many(found.cached_over_input, 'request')} told more cached than input tokens: of these the "
             "input tokens are counted."
         )
     one = found.preempted
     if one.preemptions:
         said.append(
-            f"{one.preemptions} preemptions in {one.requests} requests: {in_words(one.off_ns)} off "
-            "the engine."
+            f"{many(one.preemptions, 'preemption')} in {many(one.requests, 'request')}: "
+            f"{in_words(one.off_ns)} off the engine."
         )
     return tuple(said)

@@ -34,7 +34,7 @@ from dashboards.prices import Prices
 from dashboards.queries.base import QueryLimits, QueryStore, Row, run
 from dashboards.queries.measures import STAGE_COLUMNS
 from dashboards.queries.sample import Part, part_of
-from dashboards.times import NS_PER_S, plain
+from dashboards.times import NS_PER_S, many, plain
 from tracer.stages import Stage
 
 BEFORE: Final = (Stage.PROMPT, Stage.RETRIEVAL, Stage.QUEUE, Stage.PREFILL, Stage.TOOL)
@@ -287,12 +287,13 @@ def _reading(found: GoodputFigures) -> tuple[str, ...]:
         return ("There is no request to look at: widen the window or drop a filter.",)
     rate = "no rate" if found.goodput_per_s is None else f"{plain(found.goodput_per_s)} a second"
     share = (found.good_share or 0) * 100
-    said = [f"{found.good} of {found.requests} requests ({share:.0f} %) met the limits: {rate}."]
+    requests = many(found.requests, "request")
+    said = [f"{found.good:,} of {requests} ({share:.0f} %) met the limits: {rate}."]
     for one in found.broken:
         if one.read:
             stage, count = next(iter(one.stages.items()))
-            there = f"{count} of them" if one.read == one.n else f"{count} of {one.read} looked at"
-            said.append(f"{one.n} broke {one.limit.upper()}, {there} in {stage}.")
+            there = f"{count:,} of them" if one.read == one.n else f"{count:,} of {one.read:,} looked at"
+            said.append(f"{one.n:,} broke {one.limit.upper()}, {there} in {stage}.")
     if found.unknown:
-        said.append(f"Of {found.unknown} it is not known: a figure is missing.")
+        said.append(f"Of {found.unknown:,} it is not known: a figure is missing.")
     return tuple(said)

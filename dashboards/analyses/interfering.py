@@ -26,7 +26,7 @@ from dashboards.models.interference import (
     Victim,
 )
 from dashboards.queries.base import QueryLimits, QueryStore, count_of, run
-from dashboards.times import in_words, to_text
+from dashboards.times import in_words, many, to_text
 
 SHOWN: Final = 20
 SHOWN_CAUSES: Final = 5
@@ -183,14 +183,14 @@ def _reading(around: Around, found: InterferenceFigures) -> tuple[str, ...]:
     first = (
         f"{in_words(found.lost_ns)} of {in_words(found.decode_ns)} decode "
         f"({(found.share or 0) * 100:.1f} %) went to other requests' prefills, in "
-        f"{around.mixed_steps} of {around.steps} steps."
+        f"{around.mixed_steps:,} of {many(around.steps, 'step')}."
     )
     said = [first]
     known = [one for one in found.worst_causers if one.trace_id]
     if known:
         said.append(
             f"Request {known[0].trace_id} caused most: {in_words(known[0].caused_ns)} to "
-            f"{known[0].victims} others."
+            f"{many(known[0].victims, 'other')}."
         )
     return (*said, *part)
 

@@ -14,7 +14,8 @@ from dashboards.models.path import CriticalPath, PathFigures, PathStep, RequestP
 from dashboards.models.trace import Trace
 from dashboards.queries.base import QueryLimits, QueryStore, Row, count_of, run
 from dashboards.queries.sample import Part, part_of, within
-from dashboards.times import in_words
+from dashboards.times import in_words, many
+from dashboards.visible import short
 from tracer import semconv
 from tracer.stages import Stage
 
@@ -93,7 +94,7 @@ def critical_paths(
         assumptions=(
             *_RULE,
             (
-                f"At most {MOST_REQUESTS} requests, chosen by a hash of the trace id; those whose "
+                f"At most {MOST_REQUESTS:,} requests, chosen by a hash of the trace id; those whose "
                 f"spans are not stored, or lie beyond the first {MOST_SPANS:,} spans, are counted "
                 "and left out."
             ),
@@ -118,6 +119,7 @@ def _figures(
     return PathFigures(
         key=key,
         chosen=total,
+        looked_at=len(chosen),
         requests=len(paths),
         without_spans=len(chosen) - len(paths),
         e2e_ns=sum(one.e2e_ns for one in paths),
@@ -186,15 +188,32 @@ def _added(paths: Sequence[RequestPath]) -> tuple[PathStep, ...]:
     return tuple(sorted(found, key=lambda one: (-one.on_path_ns, one.stage, one.name)))
 
 
+def _looked_at(found: PathFigures) -> str:
+    """How many of the chosen requests the figures are of, and what became of the others."""
+    few = f" of {found.chosen:,}, chosen by a hash" if found.looked_at < found.chosen else ""
+    return (
+        f"Looked at: {many(found.looked_at, 'request')}{few}; {found.requests:,} of them "
+        f"{'has its' if found.requests == 1 else 'have their'} spans, and all figures are of those."
+    )
+
+
 def _reading(found: PathFigures) -> tuple[str, ...]:
+    if not found.chosen:
+        return ("There is no request to look at: widen the window or drop a filter.",)
     if not found.requests:
-        return ("There is no request whose spans are stored: widen the window or drop a filter.",)
+        return (
+            (
+                f"Of {many(found.looked_at, 'request')} looked at none has its spans stored: widen "
+                "the window or drop a filter."
+            ),
+        )
     first = found.steps[0]
-    said = [f"{first.name} holds {(first.share or 0) * 100:.0f} % of the critical path."]
+    said = [] if found.requests == found.chosen else [_looked_at(found)]
+    said += [f"{short(first.name)} holds {(first.share or 0) * 100:.0f} % of the critical path."]
     beside = max(found.steps, key=lambda one: one.beside_ns)
     if beside.beside_ns:
         said.append(
-            f"{beside.name} ran {in_words(beside.beside_ns)} beside other work, "
+            f"{short(beside.name)} ran {in_words(beside.beside_ns)} beside other work, "
             "where a shorter one gains nothing."
         )
     small = [
@@ -203,7 +222,7 @@ def _reading(found: PathFigures) -> tuple[str, ...]:
     ]  # fmt: skip
     if small:
         said.append(
-            f"Without {small[0].name} at most {in_words(small[0].if_gone_ns)} of its "
+            f"Without {short(small[0].name)} at most {in_words(small[0].if_gone_ns)} of its "
             f"{in_words(small[0].on_path_ns)} on the path would be gained: other work ran beside it."
         )
     return tuple(said)

@@ -32,7 +32,7 @@ from dashboards.queries.base import QueryLimits, QueryStore, Row, run
 from dashboards.queries.dimensions import CONCURRENCY_BOUNDS, bucket_labels
 from dashboards.queries.sample import Part, part_of, within
 from dashboards.queries.steps import Slice
-from dashboards.times import NS_PER_S, plain
+from dashboards.times import NS_PER_S, many, plain
 
 MOST_BINS: Final = 1000
 BINS_MS: Final = (100, 200, 500, 1000, 2000, 5000, 10_000, 30_000, 60_000, 300_000, 600_000)
@@ -260,7 +260,7 @@ def _reading(found: ThroughputFigures) -> tuple[str, ...]:
     if not known:
         return ("No request tells its output tokens: throughput is not known.",)
     best = max(known, key=lambda one: one.tokens_per_s or 0.0)
-    few = f" (thin: {best.requests} requests began there)" if best.thin else ""
+    few = f" (thin: {many(best.requests, 'request')} began there)" if best.thin else ""
     said = [
         f"Most tokens a second: {plain(best.tokens_per_s or 0.0, 4)}, at concurrency {best.label}{few}."
     ]

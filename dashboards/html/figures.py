@@ -11,15 +11,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from dashboards.html.steps import Laid, counts, laid
+from dashboards.html.steps import Laid, counts, laid, log_axis
 from dashboards.models.report import Report, Slice, StageFigures
 from dashboards.models.series import Series, Step
 from dashboards.queries.series import CELLS_PER_DOUBLING
-from dashboards.times import NS_PER_S
+from dashboards.times import NS_PER_S, many
 from dashboards.visible import visible
 
 LEVELS: Final = ("p50", "p95", "p99")
 MOST_LABEL_CHARS: Final = 24
+LEAST_SHARE: Final = 0.1
+"""A stage that fewer of the requests ran is not in the stack of percentiles."""
 _TONES: Final = {"p50": "var:decode", "p95": "var:queue", "p99": "var:bad"}
 
 
@@ -63,19 +65,25 @@ def _whole(overall: Slice) -> list[StageFigures]:
 
 
 def _stacks(overall: Slice) -> Figure:
+    """A stage that few requests ran is named in the note: its percentiles are of those few alone."""
     levels = list(reversed(LEVELS))
+    ran = [one for one in _whole(overall) if one.n]
+    often = [one for one in ran if one.n >= LEAST_SHARE * overall.counts.total]
+    rare = ", ".join(f"{one.stage} (n {one.n:,})" for one in ran if one not in often)
+    left = f" Not in the bars, since fewer than one in ten requests ran them: {rare}." if rare else ""
     return Figure(
         "Each stage's p50, p95 and p99",
         [
             {
-                "type": "bar", "orientation": "h", "name": one.stage, "y": levels,
+                "type": "bar", "orientation": "h", "name": f"{one.stage} (n {one.n:,})", "y": levels,
                 "x": [_seconds(getattr(one, f"{p}_ns")) for p in levels],
                 "marker": {"color": f"var:{one.stage}"},
             }
-            for one in _whole(overall)
+            for one in often
         ],
         {"barmode": "stack", "xaxis": {"title": {"text": "s"}}},
-        "Percentiles of single stages do not add up to the percentile of the whole.",
+        f"Percentiles of single stages do not add up to the percentile of the whole. n: of "
+        f"{many(overall.counts.total, 'request')}, those that ran the stage.{left}",
     )  # fmt: skip
 
 
@@ -121,8 +129,8 @@ def _later(series: Series) -> str:
     if not series.later:
         return ""
     return (
-        f" {series.later:,} requests began later than the report was made, by a clock that is ahead: "
-        "they are in no step."
+        f" {many(series.later, 'request')} began later than the report was made, by a clock that is ahead: "
+        "in no step."
     )
 
 
@@ -210,7 +218,7 @@ def _heat(series: Series) -> Figure:
                 "colorscale": [[0, "var:line"], [1, "var:accent"]],
             }
         ],
-        {"xaxis": {"title": {"text": "UTC"}}, "yaxis": {"type": "log", "title": {"text": f"{name}, s"}}},
+        {"xaxis": {"title": {"text": "UTC"}}, "yaxis": {"title": {"text": f"{name}, s"}, **log_axis(edges)}},
     )  # fmt: skip
 
 

@@ -17,9 +17,10 @@ function coloured(value, paint = false) {
 function draw() {
   figures.forEach((figure, n) => {
     const axis = { gridcolor: colour("line"), zerolinecolor: colour("line"), linecolor: colour("line"), automargin: true };
+    const names = new Set(["xaxis", "yaxis", ...Object.keys(figure.layout).filter((name) => /^[xy]axis/.test(name))]);
     const layout = { paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { color: colour("ink"), size: 12 },
       margin: { l: 64, r: 12, t: 8, b: 40 }, legend: { orientation: "h", y: 1.02, yanchor: "bottom" }, ...figure.layout,
-      xaxis: { ...axis, ...figure.layout.xaxis }, yaxis: { ...axis, ...figure.layout.yaxis } };
+      ...Object.fromEntries([...names].map((name) => [name, { ...axis, ...figure.layout[name] }])) };
     Plotly.react(document.getElementById(`figure-${n}`), coloured(figure.data), layout, { displayModeBar: false, responsive: true });
   });
 }

@@ -10,18 +10,23 @@ import base64
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from html import escape
 from importlib.resources import files
 from typing import Final
 
 from dashboards.html.figures import Figure, figures, key_of
+from dashboards.html.tables import Cell, bounds, named, shown, table, time
 from dashboards.models.report import Distribution, Losses, Report, Slice
 from dashboards.models.series import Series
+from dashboards.queries.intervals import MOST_VALUES
+from dashboards.queries.measures import LEVEL_NAMES
 from dashboards.terminal.report import MEASURE_NAMES
-from dashboards.times import NS_PER_S, to_text
-from dashboards.visible import visible
+from dashboards.times import many, to_text
+from dashboards.visible import short
 
-_LEVELS: Final = ("p50", "p90", "p95", "p99", "max")
+_BELOW: Final = (
+    "Below each percentile: its 95 % interval; “?” is a bound that so few values do not have. "
+    f"None for ITL and for more than {MOST_VALUES:,} values."
+)
 _PAGE: Final = """\
 <!doctype html>
 <html lang="en">
@@ -88,25 +93,27 @@ def _json(value: object) -> str:
 
 
 def _body(report: Report, plots: Sequence[Figure]) -> Iterable[str]:
-    made = _shown(to_text(report.made_at_unix_ns))
+    made = shown(to_text(report.made_at_unix_ns))
     yield f"<h1>Stagelens report</h1>\n<p>Made at {made}; times in UTC.</p>"
     yield _lines(report.reading, "p")
     if report.overall.counts.total:
         yield _cards(report.overall)
-        yield _table("Percentiles by stage", _HEADS, _stage_rows(report.overall))
-    yield f"<h2>Losses</h2>\n<p>{_shown(_lost(report.losses))}</p>"
+        yield table("Percentiles by stage", _HEADS, _stage_rows(report.overall))
+        yield f'<p class="quiet">{shown(_BELOW)}</p>'
+    yield f"<h2>Losses</h2>\n<p>{shown(_lost(report.losses))}</p>"
     for n, one in enumerate(plots):
-        note = f'<p class="quiet">{_shown(one.note)}</p>' if one.note else ""
+        note = f'<p class="quiet">{shown(one.note)}</p>' if one.note else ""
+        title = _plain(one.title)
         yield (
-            f"<h2>{_shown(_plain(one.title))}</h2>{note}\n"
-            f'<div class="chart" id="figure-{n}" role="img" aria-label="{_shown(_plain(one.title))}"></div>'
+            f"{named('h2', title)}{note}\n"
+            f'<div class="chart" id="figure-{n}" role="img" aria-label="{shown(short(title))}"></div>'
         )
     if report.groups:
-        yield f"<h2>By {_shown(', '.join(report.by))}</h2>"
-        yield _table("Groups", _GROUP_HEADS, [_group_row(one) for one in report.groups])
+        yield named("h2", f"By {', '.join(report.by)}")
+        yield table("Groups", _GROUP_HEADS, [_group_row(one) for one in report.groups])
     if report.groups_left_out.groups:
         left = report.groups_left_out
-        yield f"<p>{left.groups:,} smaller groups with {left.requests:,} requests are left out.</p>"
+        yield f"<p>{many(left.groups, 'smaller group')} with {many(left.requests, 'request')} left out.</p>"
     yield f"<h2>What this rests on</h2>\n<ul>{_lines(report.assumptions, 'li')}</ul>"
 
 
@@ -115,13 +122,8 @@ def _plain(title: str) -> str:
     return title.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
 
 
-def _shown(text: str) -> str:
-    """``text`` as HTML that shows it character by character."""
-    return escape(visible(text))
-
-
 def _lines(lines: Iterable[str], tag: str) -> str:
-    return "\n".join(f"<{tag}>{_shown(line)}</{tag}>" for line in lines)
+    return "\n".join(f"<{tag}>{shown(line)}</{tag}>" for line in lines)
 
 
 def _cards(overall: Slice) -> str:
@@ -133,8 +135,8 @@ def _cards(overall: Slice) -> str:
             f"{counts.total:,}",
             f"{counts.error:,} error, {counts.cancelled:,} cancelled",
         ),
-        ("TTFT p50 / p95", f"{_time(ttft.p50_ns)} / {_time(ttft.p95_ns)}", f"n {ttft.n:,}"),
-        ("E2E p50 / p95", f"{_time(e2e.p50_ns)} / {_time(e2e.p95_ns)}", f"n {e2e.n:,}"),
+        ("TTFT p50 / p95", f"{time(ttft.p50_ns)} / {time(ttft.p95_ns)}", f"n {ttft.n:,}"),
+        ("E2E p50 / p95", f"{time(e2e.p50_ns)} / {time(e2e.p95_ns)}", f"n {e2e.n:,}"),
         (
             "Requests/s",
             _rate(activity.requests_per_s),
@@ -152,7 +154,7 @@ def _cards(overall: Slice) -> str:
         ),
     )
     cards = "".join(
-        f'<div class="card"><dt>{name}</dt><dd>{_whole(value)}<small>{_shown(note)}</small></dd></div>'
+        f'<div class="card"><dt>{name}</dt><dd>{_whole(value)}<small>{shown(note)}</small></dd></div>'
         for name, value, note in facts
     )
     return f'<dl class="cards">{cards}</dl>'
@@ -161,10 +163,10 @@ def _cards(overall: Slice) -> str:
 def _whole(value: str) -> str:
     """A card's figures, none of which is broken in two lines."""
     parts = value.split(" / ")
-    return " / ".join(f'<span class="whole">{_shown(part)}</span>' for part in parts)
+    return " / ".join(f'<span class="whole">{shown(part)}</span>' for part in parts)
 
 
-_HEADS: Final = ("stage", *_LEVELS, "n", "no data", "share of E2E", "of the slowest 5 %")
+_HEADS: Final = ("stage", *LEVEL_NAMES, "max", "n", "no data", "share of E2E", "of the slowest 5 %")
 _GROUP_HEADS: Final = (
     "group",
     "n",
@@ -177,8 +179,8 @@ _GROUP_HEADS: Final = (
 )
 
 
-def _stage_rows(overall: Slice) -> list[list[str]]:
-    rows = [
+def _stage_rows(overall: Slice) -> list[list[str | Cell]]:
+    rows: list[list[str | Cell]] = [
         [
             f"· {one.stage} (in {one.part_of})" if one.part_of else one.stage,
             *_distribution(one), _share(one.share), _share(one.slowest_share),
@@ -189,8 +191,16 @@ def _stage_rows(overall: Slice) -> list[list[str]]:
     return rows
 
 
-def _distribution(one: Distribution) -> list[str]:
-    return [*(_time(getattr(one, f"{p}_ns")) for p in _LEVELS), f"{one.n:,}", f"{one.no_data:,}"]
+def _distribution(one: Distribution) -> list[str | Cell]:
+    levels = [_level(one, p) for p in LEVEL_NAMES]
+    return [*levels, time(one.max_ns), f"{one.n:,}", f"{one.no_data:,}"]
+
+
+def _level(one: Distribution, percentile: str) -> Cell:
+    """A percentile, and below it where the true one lies at 95 %."""
+    found = one.interval(percentile)
+    below = "" if found is None else bounds(found.low_ns, found.high_ns)
+    return Cell(time(getattr(one, f"{percentile}_ns")), below)
 
 
 def _group_row(group: Slice) -> list[str]:
@@ -198,43 +208,16 @@ def _group_row(group: Slice) -> list[str]:
     times = (ttft.p50_ns, ttft.p95_ns, e2e.p50_ns, e2e.p95_ns)
     counts = group.counts
     return [
-        key_of(group), f"{counts.total:,}", *map(_time, times), f"{counts.error:,}", f"{counts.cancelled:,}",
+        key_of(group), f"{counts.total:,}", *map(time, times), f"{counts.error:,}", f"{counts.cancelled:,}",
     ]  # fmt: skip
-
-
-def _table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    head = "".join(f'<th scope="col">{_shown(one)}</th>' for one in heads)
-    body = "".join(
-        f'<tr><th scope="row">{_shown(row[0])}</th>'
-        + "".join(f"<td>{_shown(cell)}</td>" for cell in row[1:])
-        + "</tr>"
-        for row in rows
-    )
-    return (
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{_shown(caption)}"><table>'
-        f"<caption>{_shown(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
-    )
 
 
 def _lost(losses: Losses) -> str:
     if losses.spans_in_window is None:
         return "No sender told its losses."
     return (
-        f"{losses.spans_in_window:,} spans were lost at {losses.senders:,} senders in this window."
+        f"{many(losses.spans_in_window, 'span')} lost at {many(losses.senders, 'sender')} in this window."
     )
-
-
-def _time(ns: int | None) -> str:
-    """As the page writes it; no data is said."""
-    if ns is None:
-        return "no data"
-    if ns >= 60 * NS_PER_S:
-        return f"{ns / (60 * NS_PER_S):.1f} min"
-    if ns >= NS_PER_S:
-        return f"{ns / NS_PER_S:.2f} s"
-    if ns >= 1_000_000:
-        return f"{ns / 1e6:.1f} ms"
-    return f"{ns / 1e3:.0f} µs" if ns >= 1000 or ns == 0 else f"{ns} ns"
 
 
 def _rate(value: float | None) -> str:

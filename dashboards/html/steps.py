@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, Final
 
 from dashboards.models.series import Series, Step
 from dashboards.times import NS_PER_S, to_iso
+
+MOST_TICKS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,3 +82,22 @@ def counts(line: Laid, levels: Sequence[int]) -> list[list[int | None]]:
     for cell, level in zip(line.series.cells, levels, strict=True):
         found[level - low][line.place(cell.start_unix_ns)] = cell.n
     return found
+
+
+def log_axis(edges: Sequence[float]) -> dict[str, Any]:
+    """A logarithmic axis from the first to the last of ``edges`` with labels that do not touch.
+
+    One, two and five of each power of ten; the powers alone where those are many, and the ends
+    where they are fewer than two. Plotly's own labels of every digit stand in each other. The
+    page has the same in ``charts.js``.
+    """
+    low, high = edges[0], edges[-1]
+    powers = range(math.floor(math.log10(low)), math.floor(math.log10(high)) + 1)
+    found: list[float] = []
+    for digits in ((1, 2, 5), (1,)):
+        found = [v for p in powers for d in digits if low <= (v := float(f"{d}e{p}")) <= high]
+        if len(found) <= MOST_TICKS:
+            break
+    if len(found) < 2:
+        found = [float(f"{end:.2g}") for end in (low, high)]
+    return {"type": "log", "tickmode": "array", "tickvals": found, "ticktext": [f"{v:g}" for v in found]}

@@ -64,10 +64,15 @@ class TracePath(Model):
 
 
 class PathFigures(Model):
-    """Many requests: ``on_path_ns`` of all steps adds up to ``e2e_ns``."""
+    """Many requests: ``on_path_ns`` of all steps adds up to ``e2e_ns``.
+
+    Of the ``chosen`` so many were ``looked_at``; of these ``requests`` have their spans and all
+    figures, and ``without_spans`` have not.
+    """
 
     key: dict[str, str | None]
     chosen: int
+    looked_at: int
     requests: int
     without_spans: int
     e2e_ns: int

@@ -7,7 +7,8 @@ from typing import Final
 from dashboards.filters import ANY_OPERATION, WITH_MODEL_CALL, Choice, Filters
 from dashboards.models.report import Slice
 from dashboards.queries.intervals import SENTENCE
-from dashboards.times import to_text
+from dashboards.times import many, to_text
+from dashboards.visible import short
 from tracer.semconv import ITL_CAP
 
 _WARM: Final[dict[Choice, str]] = {
@@ -48,7 +49,7 @@ def assumptions(filters: Filters, overall: Slice, now_unix_ns: int) -> tuple[str
         ),
     ):
         if n:
-            found.append(f"In {n} of {counts.total} requests {what}.")
+            found.append(f"In {n:,} of {many(counts.total, 'request')} {what}.")
     return tuple(found)
 
 
@@ -68,9 +69,9 @@ def _chosen(filters: Filters) -> str:
         terms.append(f"of operation {filters.operation!r}")
     for name, values in (("model", filters.model), ("route", filters.route)):
         if values:
-            terms.append(f"of {name} {' or '.join(map(repr, values))}")
+            terms.append(f"of {name} {' or '.join(repr(short(one)) for one in values)}")
     if filters.run is not None:
-        terms.append(f"of run {filters.run!r}")
-    terms += [f"with tag {name}={value!r}" for name, value in filters.tags.items()]
+        terms.append(f"of run {short(filters.run)!r}")
+    terms += [f"with tag {short(name)}={short(value)!r}" for name, value in filters.tags.items()]
     status = " or ".join(filters.status) if filters.status else "any"
     return f"Requests {', '.join([*terms, f'of {status} status'])}."

@@ -81,6 +81,6 @@ def _whole(value: float | None) -> int | None:
 
 SENTENCE: Final = (
     "Intervals of percentiles are of 95 %, from order statistics (binomial), for requests that do "
-    f"not depend on each other; none for ITL, and none of more than {MOST_VALUES} values."
+    f"not depend on each other; none for ITL, and none of more than {MOST_VALUES:,} values."
 )
 """What the report says of its intervals."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from dashboards.models.report import Losses, Slice, StageFigures
+from dashboards.times import many
 from tracer.stages import Stage
 
 LEAST_GROWTH: Final = 0.05
@@ -34,7 +35,7 @@ def reading(overall: Slice, losses: Losses) -> tuple[str, ...]:
         sum(one.refused.values()) for one in (losses.collector or {}).values()
     )
     if lost:
-        found.append(f"At least {lost} spans or records are lost: the slowest may be among them.")
+        found.append(f"At least {lost:,} spans or records are lost: the slowest may be among them.")
     return tuple(found)
 
 
@@ -49,14 +50,14 @@ def _largest(overall: Slice, stages: list[StageFigures]) -> str:
 def _tail(overall: Slice, stages: list[StageFigures]) -> str:
     if overall.counts.total < LEAST_FOR_TAIL:
         return (
-            f"With {overall.counts.total} request{'s' * (overall.counts.total != 1)} nothing can "
+            f"With {many(overall.counts.total, 'request')} nothing can "
             f"be said about the slowest 5 %: {LEAST_FOR_TAIL} are the least."
         )
     grown = _grown(stages)
     if grown is None:
         return "The slowest 5 % divide their time like the rest: they are slower in every stage."
     return (
-        f"Among the slowest 5 % (n={overall.slowest_n}) {grown.stage} grows from "
+        f"Among the slowest 5 % (n={overall.slowest_n:,}) {grown.stage} grows from "
         f"{_percent(grown.share)} to {_percent(grown.slowest_share)}: {_HINTS[grown.stage]}."
     )
 

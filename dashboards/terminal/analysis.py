@@ -8,6 +8,7 @@ from rich.text import Text
 from dashboards.models.analysis import Compare, WhatIf
 from dashboards.terminal.figures import NARROWEST, plain_table
 from dashboards.terminal.text import in_unit, is_ascii, number, shown, unit_for
+from dashboards.times import many
 
 
 def render_whatif(found: WhatIf, console: Console) -> None:
@@ -22,7 +23,7 @@ def render_whatif(found: WhatIf, console: Console) -> None:
         cells = (name, number(one.n), in_unit(one.before_ns, unit), in_unit(one.after_ns, unit))
         table.add_row(*map(Text, cells))
     console.print(table)
-    left = f"{found.requests} requests; {found.ttft_left_out} left out of ttft"
+    left = f"{many(found.requests, 'request')}; {found.ttft_left_out:,} left out of ttft"
     for line in (left, *found.assumptions):
         console.print(Text(shown(line, ascii_only=is_ascii(console)), "dim"))
 
@@ -40,12 +41,12 @@ def render_compare(found: Compare, console: Console) -> None:
             signed = [one.difference_ns, one.low_ns, one.high_ns]
             cells = [number(one.n_a), number(one.n_b)]
             cells += [in_unit(one.a_ns, unit), in_unit(one.b_ns, unit)]
-            cells += ["-" if ns is None else f"{ns / unit.ns:+,.3f}" for ns in signed]
+            cells += ["-" if ns is None else f"{ns / unit.ns:+z,.3f}" for ns in signed]
             table.add_row(Text(f"{one.quantity} {one.percentile}"), *map(Text, cells))
     console.print(table)
-    head = f"A: {found.a} ({found.requests_a} requests), B: {found.b} ({found.requests_b})"
+    head = f"A: {found.a} ({many(found.requests_a, 'request')}), B: {found.b} ({found.requests_b:,})"
     if found.matched:
-        head += f"; left out to match lengths: {found.left_out_a} of A, {found.left_out_b} of B"
+        head += f"; left out to match lengths: {found.left_out_a:,} of A, {found.left_out_b:,} of B"
     for line in (head, *found.reading, *found.warnings):
         console.print(Text(shown(line, ascii_only=ascii_only), "bold"))
     for line in found.assumptions:

@@ -11,6 +11,7 @@ from dashboards.models.interference import Interference, InterferenceFigures
 from dashboards.models.path import CriticalPath, PathStep, TracePath
 from dashboards.terminal.tables import label_of, print_lines, print_table
 from dashboards.terminal.text import NO_DATA, exact_ms, in_unit, number, unit_for
+from dashboards.times import many
 
 SHOWN_SLICES = 15
 
@@ -40,7 +41,7 @@ def render_attribution(found: Attribution, console: Console) -> None:
                 (
                     one.dimension, "(unknown)" if one.value is None else one.value,
                     _percent(one.slow_share), _percent(one.middle_share),
-                    *(f"{x * 100:+.1f}" for x in (one.difference, one.low, one.high)),
+                    *(f"{x * 100:+z.1f}" for x in (one.difference, one.low, one.high)),
                     "*" if one.stands_out else "",
                 )
                 for one in kept
@@ -54,10 +55,10 @@ def render_attribution(found: Attribution, console: Console) -> None:
 def render_path(found: CriticalPath, console: Console) -> None:
     """Print where the critical paths lie, whole and per group."""
     for one in (found.overall, *found.groups):
-        head = f"{label_of(one.key)} ({number(one.requests)} of {number(one.chosen)} requests)"
+        head = f"{label_of(one.key)} ({number(one.requests)} of {number(one.looked_at)} looked at)"
         _steps(console, head, one.steps)
     if found.overall.without_spans:
-        print_lines(console, (f"{found.overall.without_spans} requests without spans left out",))
+        print_lines(console, (f"{many(found.overall.without_spans, 'request')} without spans left out",))
     print_lines(console, found.reading, "bold")
     print_lines(console, found.assumptions, "dim")
 
@@ -73,7 +74,7 @@ def render_trace_path(found: TracePath, console: Console) -> None:
         )
         _steps(console, "step", one.steps)
     if found.spans_left_out:
-        print_lines(console, (f"{found.spans_left_out} spans left out",))
+        print_lines(console, (f"{many(found.spans_left_out, 'span')} left out",))
     print_lines(console, found.assumptions, "dim")
 
 
@@ -146,4 +147,4 @@ def _percent(share: float | None) -> str:
 
 
 def _signed(ns: float | None, unit_ns: int) -> str:
-    return NO_DATA if ns is None else f"{ns / unit_ns:+,.3f}"
+    return NO_DATA if ns is None else f"{ns / unit_ns:+z,.3f}"

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from dashboards.models.cache import Cache
+from dashboards.models.cache import Cache, Preempted
 from dashboards.models.goodput import Cost, Goodput, Tasks
 from dashboards.models.throughput import Throughput
 from dashboards.terminal.tables import label_of, print_lines, print_table
 from dashboards.terminal.text import NO_DATA, duration, in_unit, number, rate, unit_for
+from dashboards.times import many
 
 
 def render_cache(found: Cache, console: Console) -> None:
@@ -44,13 +45,19 @@ def render_cache(found: Cache, console: Console) -> None:
     off = found.overall.preempted
     if off.preemptions:
         line = (
-            f"Preempted {off.preemptions} times in {off.requests} requests: {duration(off.off_ns)} off "
-            f"the engine; of {off.known}: {duration(off.again_ns)} computing again, at most "
-            f"{number(off.tokens_again_at_most)} tokens."
+            f"Preempted {many(off.preemptions, 'time')} in {many(off.requests, 'request')}: "
+            f"{duration(off.off_ns)} off the engine; {_again(off)}."
         )
         print_lines(console, (line,))
     print_lines(console, found.reading, "bold")
     print_lines(console, found.assumptions, "dim")
+
+
+def _again(off: Preempted) -> str:
+    if not off.known:
+        return "what was done again is not known"
+    most = "" if off.tokens_again_at_most is None else f", at most {many(off.tokens_again_at_most, 'token')}"
+    return f"of {off.known:,}: {duration(off.again_ns)} computing again{most}"
 
 
 def render_goodput(found: Goodput, console: Console) -> None:
@@ -92,7 +99,7 @@ def _cost(cost: Cost) -> list[str]:
     found: list[str] = []
     if cost.tokens is not None:
         found.append(
-            f"Tokens: {cost.tokens:.6g} {cost.currency} for {cost.priced} requests"
+            f"Tokens: {cost.tokens:.6g} {cost.currency} for {many(cost.priced, 'request')}"
             + (f"; {cost.not_priced} have no price" if cost.not_priced else "")
             + (
                 f"; {cost.tokens_per_good_request:.4g} a good request"
@@ -115,7 +122,7 @@ def _cost(cost: Cost) -> list[str]:
 def _tasks(tasks: Tasks, currency: str) -> list[str]:
     if not tasks.tasks:
         return []
-    told = f"Tasks with an outcome: {tasks.tasks}, {tasks.correct} correct"
+    told = f"Tasks with an outcome: {tasks.tasks:,}, {tasks.correct:,} correct"
     if tasks.time_per_correct_ns is not None:
         told += f"; {duration(tasks.time_per_correct_ns)} a correct one"
     if tasks.cost_per_correct is not None:

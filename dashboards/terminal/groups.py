@@ -54,7 +54,7 @@ def group_tables(report: Report, width: int, *, ascii_only: bool) -> Iterator[Re
         left = report.groups_left_out
         yield Text(
             f"smaller groups left out: {number(left.groups)}, with "
-            f"{number(left.requests)} requests; filter, or group by less",
+            f"{number(left.requests)} request{'s' * (left.requests != 1)}; filter, or group by less",
             "dim",
         )
 

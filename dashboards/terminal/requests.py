@@ -42,7 +42,8 @@ def render_requests(found: Requests, console: Console) -> None:
             Text(number(one.output_tokens)),
             _longest(one),
         )
-    shown = f"{number(len(found.requests))} of {number(found.total)} requests, by {found.sort}"
+    total = f"{number(found.total)} request{'s' * (found.total != 1)}"
+    shown = f"{number(len(found.requests))} of {total}, by {found.sort}"
     console.print(table, Text(shown, "dim"), sep="\n")
 
 

@@ -84,7 +84,7 @@ def test_documents_can_be_embedded_by_it(served: Served, tmp_path):
         check=True, capture_output=True, text=True,
     )  # fmt: skip
     assert json.loads(done.stdout)["documents"][0]["chunks"] == 1
-    listed = httpx.get(f"{served.api}/api/v1/documents", timeout=10).json()["documents"]
+    listed = httpx.get(f"{served.api}/documents/v1", timeout=10).json()["documents"]
     assert [(one["model"], one["dimensions"]) for one in listed] == [(MODEL, 256)]
 
 

@@ -80,3 +80,11 @@ def seconds(ns: float) -> str:
     if ns >= 1e6:
         return f"{ns / 1e6:.1f} ms"
     return f"{ns:.0f} ns" if 1 <= ns < 1000 else f"{ns / 1e3:.0f} µs"
+
+
+def interval(low: int | None, high: int | None) -> str:
+    """As the page writes an interval: the unit once where both bounds have the same."""
+    first, last = ("?" if ns is None else seconds(ns) for ns in (low, high))
+    same = first.partition(" ")[2] == last.partition(" ")[2]
+    told = f"{first.partition(' ')[0] if same else first} – {last}"
+    return told.replace(" ", "\u00a0").replace("–\u00a0", "– ")

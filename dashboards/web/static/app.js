@@ -1,7 +1,7 @@
 // The page: its views by ?view=, its filters in the URL, so that a link says all.
 
 import { TokenNeeded, ask, checkOnce, chosen, keepToken, link, takeToken } from "./api.js";
-import { el, visible, zone } from "./dom.js";
+import { cut, el, visible, zone } from "./dom.js";
 import { overview } from "./overview.js";
 import { slices } from "./slices.js";
 import { requests, tail } from "./requests.js";
@@ -28,11 +28,21 @@ let timer = null;
 const view = () => new URLSearchParams(location.search).get("view") ?? "overview";
 
 // For a screen reader: what happened to the view, once; not each figure of a live one.
-function say(text) { document.getElementById("told").textContent = visible(text); }
+function say(text) { document.getElementById("told").textContent = visible(cut(text)); }
 
 function go(href) {
   history.pushState(null, "", href);
-  show();
+  return show();
+}
+
+// What chooses within a view keeps the focus, so that the next key is not pressed at the page's beginning.
+async function goFrom(target) {
+  const key = target.dataset.focus;
+  const gone = go(target.getAttribute("href"));
+  main.focus();
+  await gone;
+  const same = key && document.activeElement === main ? main.querySelector(`[data-focus="${CSS.escape(key)}"]`) : null;
+  same?.focus({ preventScroll: true });
 }
 
 function drawViews() {
@@ -121,7 +131,8 @@ async function show(quietly = false) {
   await parts.rest;
   if (mine !== turn) return;
   main.removeAttribute("aria-busy");
-  if (!quietly) say(`${NAMES[view()] ?? view()} is shown`);
+  const wrong = main.querySelector("[role=alert]") !== null;
+  if (!quietly) say(`${NAMES[view()] ?? view()} ${!wrong ? "is shown" : parts.rest ? "is shown in part" : "could not be shown"}`);
   if (!quietly) drawKnown().catch(() => { /* the fields work without */ });
   if (new URLSearchParams(location.search).get("live") === "1" && view() !== "tail") timer = setTimeout(() => show(true), LIVE_EVERY_MS);
 }
@@ -137,8 +148,7 @@ document.addEventListener("click", (event) => {
   const target = event.target.closest("a[data-go]");
   if (!target || event.ctrlKey || event.metaKey || event.shiftKey) return;
   event.preventDefault();
-  go(target.getAttribute("href"));
-  main.focus();
+  goFrom(target);
 });
 addEventListener("popstate", () => show());
 addEventListener("stagelens:again", () => show(true));

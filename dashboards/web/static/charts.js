@@ -10,10 +10,12 @@ function colour(name) {
 function layout(more) {
   const ink = colour("ink"), line = colour("line");
   const axis = { gridcolor: line, zerolinecolor: line, linecolor: line };
+  const every = Object.fromEntries(["xaxis", "yaxis", ...Object.keys(more).filter((name) => /^[xy]axis/.test(name))]
+    .map((name) => [name, { ...axis, ...more[name] }]));
   return {
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { color: ink, size: 12 },
     margin: { l: 64, r: 12, t: 8, b: 40 }, legend: { orientation: "h", y: 1.02, yanchor: "bottom" },
-    ...more, xaxis: { ...axis, ...more.xaxis }, yaxis: { ...axis, ...more.yaxis },
+    ...more, ...every,
   };
 }
 
@@ -85,6 +87,17 @@ export function levels(figures) {
     yaxis2: { title: { text: "tokens/s, one user" }, overlaying: "y", side: "right", rangemode: "tozero" }, margin: { l: 64, r: 64, t: 8, b: 40 } });
 }
 
+// One, two and five of each power of ten; the powers alone where those are many, and the ends where they are fewer than
+// two. Plotly's own labels of every digit stand in each other. html/steps.py has the same.
+export function logAxis(low, high) {
+  const powers = Array.from({ length: Math.floor(Math.log10(high)) - Math.floor(Math.log10(low)) + 1 }, (_, n) => Math.floor(Math.log10(low)) + n);
+  const of = (digits) => powers.flatMap((p) => digits.map((d) => Number(`${d}e${p}`))).filter((v) => low <= v && v <= high);
+  let found = of([1, 2, 5]);
+  if (found.length > 8) found = of([1]);
+  if (found.length < 2) found = [low, high].map((end) => Number(end.toPrecision(2)));
+  return { type: "log", tickmode: "array", tickvals: found, ticktext: found.map(String) };
+}
+
 // Cells by their edges: given middles, plotly guesses the edges, and stretches a cell over empty ones.
 export function heat(series) {
   const line = timeline(series), level = (cell) => Math.round(2 * Math.log2(Math.max(cell.low_ns, 1)));
@@ -96,5 +109,5 @@ export function heat(series) {
   return chart(`Heat map of ${series.measure} over time`, (tone) => [{
     type: "heatmap", x, y, z, hoverongaps: false, zmin: 0,
     colorscale: [[0, tone("line")], [1, tone("accent")]], colorbar: { title: { text: "requests" } },
-  }], { xaxis: line.axis, yaxis: { type: "log", title: { text: `${series.measure}, s` } } }, true);
+  }], { xaxis: line.axis, yaxis: { title: { text: `${series.measure}, s` }, ...logAxis(y[0], y.at(-1)) } }, true);
 }

@@ -7,9 +7,18 @@ export const visible = (text) => text.replace(HIDDEN, (one) => {
   const code = one.codePointAt(0), [mark, digits] = code < 256 ? ["x", 2] : code < 65536 ? ["u", 4] : ["U", 8];
   return `\\${mark}${code.toString(16).padStart(digits, "0")}`;
 });
+// Names have no greatest length: where one stands as a name it is cut, with more of it in the title; what is read as
+// a text is cut later, and not below the 4,096 characters that the API gives of a value.
+const MOST = { name: 120, title: 1000, text: 5000 };
+const NAMES = ["a", "button", "caption", "dt", "h2", "h3", "option", "summary", "td", "th"];
+export function cut(text, most = MOST.name) {
+  if (text.length <= most) return text;
+  const kept = text.slice(0, most);
+  return `${/[\ud800-\udbff]$/.test(kept) ? kept.slice(0, -1) : kept}…`;  // no half of a character
+}
 const READ_OUT = ["title", "aria-label", "aria-valuetext", "label"];
-const asRead = (name, value) => (READ_OUT.includes(name) ? visible(String(value)) : value);
-const asNode = (child) => (child instanceof Node ? child : visible(String(child)));
+const asRead = (name, value) => (READ_OUT.includes(name) ? visible(cut(String(value), MOST.title)) : value);
+const asNode = (child, most) => (child instanceof Node ? child : visible(cut(String(child), most)));
 
 export function el(tag, attributes = {}, ...children) {
   const made = document.createElement(tag);
@@ -17,7 +26,9 @@ export function el(tag, attributes = {}, ...children) {
     if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
     else if (value !== null && value !== false) made.setAttribute(name, value === true ? "" : asRead(name, value));
   }
-  made.append(...children.filter((child) => child !== null).map(asNode));
+  const most = NAMES.includes(tag) ? MOST.name : MOST.text, long = children.find((child) => typeof child === "string" && child.length > most);
+  if (long && most === MOST.name && !made.hasAttribute("title")) made.setAttribute("title", asRead("title", long));
+  made.append(...children.filter((child) => child !== null).map((child) => asNode(child, most)));
   return made;
 }
 
@@ -25,7 +36,7 @@ const SVG = "http://www.w3.org/2000/svg";
 export function svg(tag, attributes = {}, ...children) {
   const made = document.createElementNS(SVG, tag);
   for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, asRead(name, value));
-  made.append(...children.map(asNode));
+  made.append(...children.map((child) => asNode(child, MOST.title)));
   return made;
 }
 
@@ -43,8 +54,18 @@ export function time(ns) {
   return ns < 1 ? "<1 ns" : `${ns.toFixed(0)} ns`;
 }
 
+// The unit once where both bounds have the same; an open side is "?". It can be broken behind the dash alone.
+export function bounds(low, high) {
+  const [from, to] = [time(low), time(high)].map((text) => (text === "no data" ? "?" : text));
+  const unit = (text) => text.split(" ")[1];
+  return `${unit(from) === unit(to) && unit(to) ? from.split(" ")[0] : from} – ${to}`.replaceAll(" ", "\u00a0").replace("–\u00a0", "– ");
+}
+
 export const count = (n) => (n === null || n === undefined ? "no data" : n.toLocaleString("en"));
-export const share = (part) => (part === null || part === undefined ? "no data" : `${(part * 100).toFixed(1)} %`);
+export const many = (n, what) => `${count(n)} ${what}${n === 1 ? "" : "s"}`;
+// What rounds to zero has no sign.
+export const percent = (part) => `${(part * 100).toFixed(1).replace(/^-(0\.0)$/, "$1").replace("-", "−")} %`;
+export const share = (part) => (part === null || part === undefined ? "no data" : percent(part));
 export const when = (ns) => new Date(ns / 1e6).toLocaleString();
 export const zone = () => Intl.DateTimeFormat().resolvedOptions().timeZone;
 

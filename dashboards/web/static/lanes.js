@@ -1,14 +1,14 @@
 // Below a trace: what the engine computed step by step, who shared its batches, what the GPU did.
 
 import { traceLink } from "./api.js";
-import { count, el, facts, later, share, svg, table, time } from "./dom.js";
+import { count, el, facts, later, many, share, svg, table, time } from "./dom.js";
 
 const mid = (one) => one.offset_ns + one.duration_ns / 2;
 const holds = (span, at) => span.offset_ns <= at && at < span.offset_ns + span.duration_ns;
 
 function words(step) {
-  return `${count(step.prefill_tokens)} prefill tokens of ${count(step.prefill_requests)} requests, ` +
-    `${count(step.decode_tokens)} decode tokens of ${count(step.decode_requests)}`;
+  return `${many(step.prefill_tokens, "prefill token")} of ${many(step.prefill_requests, "request")}, ` +
+    `${many(step.decode_tokens, "decode token")} of ${count(step.decode_requests)}`;
 }
 
 export function stepLane(engine, scale) {
@@ -32,7 +32,7 @@ export function stepLane(engine, scale) {
     place.replaceChildren(...tellStep(step, n, engine));
   };
   const lane = svg("svg", { viewBox: "0 0 1000 60", preserveAspectRatio: "none", role: "img", class: "lane",
-    "aria-label": `${count(steps.length)} engine steps; the table below says the same` }, ...bars(steps, scale), mark);
+    "aria-label": `${many(steps.length, "engine step")}; the table below says the same` }, ...bars(steps, scale), mark);
   lane.addEventListener("click", (event) => {
     const at = ((event.clientX - lane.getBoundingClientRect().left) / lane.getBoundingClientRect().width) * 1000;
     const far = (step) => Math.abs(scale(mid(step)) - at);
@@ -42,7 +42,7 @@ export function stepLane(engine, scale) {
   const first = steps.findIndex((s) => s.stages.includes("prefill"));
   choose(Math.max(first, 0));
   return [title,
-    el("p", { class: "quiet" }, `${count(steps.length)} steps of the engine while this trace was in it${left}. Height: tokens ` +
+    el("p", { class: "quiet" }, `${many(steps.length, "step")} of the engine while this trace was in it${left}. Height: tokens ` +
       "computed, as their square root; all requests of the batch together."),
     el("div", { class: "bars", "data-test": "steps" },
       el("div", { class: "name" }, legend()), el("div", { class: "track high" }, lane), el("div", { class: "time" }, ""),
@@ -75,8 +75,8 @@ function tellStep(step, n, engine) {
   return [el("h3", {}, `Step ${n + 1}`), facts([
     ["at", `${time(step.offset_ns)}, takes ${time(step.duration_ns)}, engine ${step.engine}`],
     ["this trace was in", step.stages.join(", ") || "no stage of the engine"],
-    ["prefill", `${count(step.prefill_tokens)} tokens of ${count(step.prefill_requests)} requests`],
-    ["decode", `${count(step.decode_tokens)} tokens of ${count(step.decode_requests)} requests`],
+    ["prefill", `${many(step.prefill_tokens, "token")} of ${many(step.prefill_requests, "request")}`],
+    ["decode", `${many(step.decode_tokens, "token")} of ${many(step.decode_requests, "request")}`],
     ["running / waiting", `${count(step.running)} / ${count(step.waiting)}`],
     ["KV cache used", share(step.kv_cache_usage)],
     ["others in prefill", links(who("prefill"))], ["others in decode", links(who("decode"))],
@@ -129,7 +129,7 @@ export function gpuLane(engine, scale) {
     const where = pairs.filter(([name]) => !name.startsWith("hw.")).map((pair) => pair.join("=")).join(", ");
     return [el("div", { class: "name", title: `${gauge.service} ${all}` }, `${gauge.name} ${where}`),
       el("div", { class: "track" }, svg("svg", { viewBox: "0 0 1000 20", preserveAspectRatio: "none", role: "img",
-        "aria-label": `${gauge.name} ${where}: ${count(values.length)} points, ${told}` },
+        "aria-label": `${gauge.name} ${where}: ${many(values.length, "point")}, ${told}` },
       svg("polyline", { points: line, class: "curve" }))), el("div", { class: "time" }, told)];
   }))];
 }

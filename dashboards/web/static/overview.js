@@ -4,7 +4,7 @@
 import { FILTERS, ask, link } from "./api.js";
 import { heat, percentiles, rates, throughput, traffic } from "./charts.js";
 import { goodputLine, limits } from "./goodput.js";
-import { STAGES, count, el, share, stack, svg, table, time, when } from "./dom.js";
+import { STAGES, bounds, count, el, many, share, stack, svg, table, time, when } from "./dom.js";
 
 // One of the report's and the summary's figures by its name.
 const named = (figures) => Object.fromEntries(figures.map((f) => [f.name ?? f.stage ?? f.measure, f]));
@@ -22,7 +22,7 @@ function cards(summary, report) {
     ["TTFT p50 / p95", `${of("ttft", "p50")} / ${of("ttft", "p95")}`, `p99 ${of("ttft", "p99")}, n ${count(by.ttft.n)}`],
     ["E2E p50 / p95", `${of("e2e", "p50")} / ${of("e2e", "p95")}`, `p99 ${of("e2e", "p99")}, n ${count(by.e2e.n)}`],
     ["TPOT p50 / p95", `${of("tpot", "p50")} / ${of("tpot", "p95")}`, `p99 ${of("tpot", "p99")}, n ${count(by.tpot.n)}`],
-    ["Errors / cancelled", `${part(all.errors)} / ${part(all.cancelled)}`, `of ${count(all.requests)} requests`],
+    ["Errors / cancelled", `${part(all.errors)} / ${part(all.cancelled)}`, `of ${many(all.requests, "request")}`],
     ["Requests/s", rate(perS(activity?.requests_per_s, all.requests), 2),
       activity ? `peak concurrency ${count(activity.peak_concurrency)}` : "over the whole window"],
     ["Output tokens/s", rate(all.output_tokens === null ? null : perS(activity?.output_tokens_per_s, all.output_tokens), 1),
@@ -35,31 +35,51 @@ function cards(summary, report) {
     el("div", { class: "card" }, el("dt", {}, name), el("dd", {}, ...whole(value), el("small", {}, note)))));
 }
 
+const LEAST_SHARE = 0.1;
+
+// A stage's percentiles are of the requests that ran it: of a stage of few requests they would stand in the bar
+// like those that all ran. Stages that fewer than a tenth ran are named below the bars instead, as in the HTML report.
 function stacks(stages) {
+  const whole = stages.filter((s) => STAGES.includes(s.name ?? s.stage)), named = (s) => s.name ?? s.stage;
+  const all = whole[0].n + whole[0].no_data, often = whole.filter((s) => s.n && s.n >= LEAST_SHARE * all), rare = whole.filter((s) => s.n && !often.includes(s));
   const rows = ["p50", "p95", "p99"].flatMap((p) => {
-    const parts = stages.filter((s) => STAGES.includes(s.name ?? s.stage)).map((s) => ({
-      stage: s.name ?? s.stage, size: s[`${p}_ns`] ?? 0, title: `${s.name ?? s.stage} ${p}: ${time(s[`${p}_ns`])}` }));
+    const parts = often.map((s) => ({ stage: named(s), size: s[`${p}_ns`] ?? 0, title: `${named(s)} ${p}: ${time(s[`${p}_ns`])}, n ${count(s.n)}` }));
     return [el("div", { class: "name" }, `${p} of each stage`), stack(parts, parts.map((x) => x.title).join(", ")),
       el("div", { class: "time" }, "")];
   });
-  return el("div", {}, legend(), el("div", { class: "bars", "data-test": "stacks" }, ...rows));
+  const left = rare.map((s) => `${named(s)} (n ${count(s.n)})`).join(", ");
+  return el("div", {}, legend(Object.fromEntries(often.map((s) => [named(s), s.n]))), el("div", { class: "bars", "data-test": "stacks" }, ...rows),
+    el("p", { class: "quiet", "data-test": "rare" }, `n: of ${many(all, "request")}, those that ran the stage.` +
+      (left ? ` Not in the bars, since fewer than one in ten ran them: ${left}.` : "")));
 }
 
-export function legend() {
-  return el("ul", { class: "legend", "aria-label": "Colours of the stages" }, ...STAGES.map((stage) => el("li", {},
-    svg("svg", { viewBox: "0 0 10 10", "aria-hidden": "true" }, svg("rect", { width: 10, height: 10, class: `s-${stage}` })), stage)));
+// With the n of stages, of these alone.
+export function legend(n = null) {
+  return el("ul", { class: "legend", "aria-label": "Colours of the stages" }, ...STAGES.filter((stage) => !n || stage in n).map((stage) => el("li", {},
+    svg("svg", { viewBox: "0 0 10 10", "aria-hidden": "true" }, svg("rect", { width: 10, height: 10, class: `s-${stage}` })),
+    stage, n ? el("span", { class: "quiet" }, ` n ${count(n[stage])}`) : "")));
 }
 
 const TITLES = { first_chunk: "First chunk", first_answer: "First answer", itl_chunk: "ITL (chunk gaps)" };
+
+const LEVELS = ["p50", "p90", "p95", "p99"];
+
+// A percentile, and below it where the true one lies at 95 %, which the report alone works out.
+function level(figures, p) {
+  const found = figures.intervals?.find((one) => one.percentile === p);
+  return found ? el("span", {}, time(figures[`${p}_ns`]), el("small", {}, bounds(found.low_ns, found.high_ns))) : time(figures[`${p}_ns`]);
+}
 
 function stageTable(figures) {
   const rows = figures.map((s) => {
     const name = s.name ?? s.stage ?? s.measure, stage = STAGES.includes(name) || s.part_of;
     return [s.part_of ? `· ${name} (in ${s.part_of})` : stage ? name : TITLES[name] ?? name.toUpperCase(),
-      time(s.p50_ns), time(s.p90_ns), time(s.p95_ns), time(s.p99_ns), time(s.max_ns), count(s.n), count(s.no_data),
-      stage ? share(s.share) : ""];
+      ...LEVELS.map((p) => level(s, p)), time(s.max_ns), count(s.n), count(s.no_data), stage ? share(s.share) : ""];
   });
-  return table("Percentiles by stage", ["stage", "p50", "p90", "p95", "p99", "max", "n", "no data", "share of E2E"], rows);
+  return el("div", {}, table("Percentiles by stage", ["stage", ...LEVELS, "max", "n", "no data", "share of E2E"], rows),
+    el("p", { class: "quiet", "data-test": "intervals" }, figures.some((s) => s.intervals?.length)
+      ? "Below each percentile: its 95 % interval; “?” is a bound that so few values do not have. None for ITL and for more than 100,000 values."
+      : "95 % intervals stand below the percentiles where all requests are read."));
 }
 
 export function basis(summary) {
@@ -68,7 +88,7 @@ export function basis(summary) {
   const part = summary.sampled, all = count(summary.overall.requests);
   const whole = summary.overall.read === summary.overall.requests ? " of single slices" : "";
   return el("p", { class: "quiet", "data-test": "basis" }, part
-    ? `Times${whole} are those of ${count(part.read)} of ${all} requests: all of ${count(part.slices)} slices of time, one in ` +
+    ? `Times${whole} are those of ${count(part.read)} of ${all} requests: all of ${many(part.slices, "slice")} of time, one in ` +
       `${count(part.one_in)}. Requests, errors and cancelled are counted over all${span}. `
     : `Percentiles are those of t-digests over all ${all} requests (${summary.read_from})${span}. `,
   el("a", { href: link({ exact: "true" }), "data-go": true }, "Read all of them instead"), ", which may take long.");
@@ -76,7 +96,7 @@ export function basis(summary) {
 
 function lost(losses) {
   const spans = losses.spans_in_window;
-  const said = spans === null ? "No sender told its losses." : `${count(spans)} spans lost at the senders in this window.`;
+  const said = spans === null ? "No sender told its losses." : `${many(spans, "span")} lost at the senders in this window.`;
   return el("p", { class: spans ? "bad" : "quiet" }, said);
 }
 
@@ -103,7 +123,7 @@ export async function overview() {
     figures.replaceChildren(stacks(report.overall.stages), stageTable([...report.overall.stages, ...report.overall.measures]));
     return [...report.reading.map((line) => el("p", {}, line)), lost(report.losses)];
   });
-  const ahead = (s) => (s.later ? [el("p", { class: "bad" }, `${count(s.later)} requests began later than now, by a clock that is ahead: they are in no step.`)] : []);
+  const ahead = (s) => (s.later ? [el("p", { class: "bad" }, `${many(s.later, "request")} began later than now, by a clock that is ahead: in no step.`)] : []);
   const drawn = (draw) => (s) => [...ahead(s), s.steps.length ? draw(s) : el("p", { class: "quiet" }, "No request began in this window.")];
   const sections = [
     late("First token over time", series, drawn((s) => percentiles(s, "ttft", "TTFT"))),
@@ -112,7 +132,7 @@ export async function overview() {
     late("Errors and cancelled over time", series, drawn(rates)),
     late("Throughput against latency", series, drawn(throughput)),
     late(`Heat map of ${measure.toUpperCase()}`, series, (s) => [
-      el("p", {}, el("a", { href: link({ heat: measure === "e2e" ? "ttft" : null }), "data-go": true },
+      el("p", {}, el("a", { href: link({ heat: measure === "e2e" ? "ttft" : null }), "data-go": true, "data-focus": "heat" },
         `Show ${measure === "e2e" ? "TTFT" : "E2E"} instead`)),
       s.cells.length ? heat(s) : el("p", { class: "quiet" }, `No request has a ${measure.toUpperCase()}.`)]),
   ];

@@ -1,7 +1,7 @@
 // The request table, and the same as a live tail.
 
 import { ask, chosen, link } from "./api.js";
-import { cellOf, count, el, table, time, visible, when } from "./dom.js";
+import { cellOf, count, el, many, table, time, visible, when } from "./dom.js";
 import { nothing } from "./overview.js";
 
 const SORTS = { start: "start", e2e: "E2E", ttft: "TTFT" };
@@ -25,12 +25,12 @@ export async function requests() {
   const sort = here.get("sort") ?? "start";
   const found = await ask("/requests", { sort, limit: 100 });
   if (!found.total) return nothing();
-  const head = (name) => el("button", { type: "button", "aria-pressed": String(sort === name), "data-focus": `sort-${name}`,
-    onclick: () => document.querySelector(`a[data-sort=${name}]`).click() }, SORTS[name]);
-  const links = Object.keys(SORTS).map((s) => el("a", { href: link({ sort: s }), "data-go": true, "data-sort": s,
+  const head = (name) => el("a", { href: link({ sort: name }), "data-go": true, "data-focus": `head-${name}` }, SORTS[name]);
+  const links = Object.keys(SORTS).map((s) => el("a", { href: link({ sort: s }), "data-go": true, "data-focus": `sort-${s}`,
     "aria-current": s === sort ? "true" : null }, `by ${SORTS[s]}`));
-  return [el("p", {}, `${count(found.requests.length)} of ${count(found.total)} requests, sorted `,
-    ...links.flatMap((a) => [a, " "])), table("Requests", heads(head), found.requests.map(cells))];
+  const whole = table("Requests", heads(head), found.requests.map(cells));
+  whole.querySelector(`[data-focus="head-${CSS.escape(sort)}"]`)?.closest("th").setAttribute("aria-sort", "descending");
+  return [el("p", {}, `${count(found.requests.length)} of ${many(found.total, "request")}, sorted `, ...links.flatMap((a) => [a, " "])), whole];
 }
 
 // Requests that ended are put on top as they come; a row that is there stays, and so does the focus.
@@ -53,9 +53,9 @@ export async function tail() {
     const first = seen === null, missed = await reader.missed(found.total, fresh.length);
     seen = new Set(found.requests.map((r) => r.trace_id + r.span_id));
     if (!fresh.length) return;
-    const what = first ? `${count(fresh.length)} of ${count(found.total)} requests of the last hour` : `${count(fresh.length)} more requests`;
+    const what = first ? `${count(fresh.length)} of ${many(found.total, "request")} of the last hour` : many(fresh.length, "more request");
     told.replaceChildren(`${what}, the latest began ${when(fresh[0].start_unix_ns)}` + (missed
-      ? `; ${count(missed)} since this view was opened are not shown: more than ${TAIL_ROWS} came at once, or they ended before those shown` : ""));
+      ? `; ${count(missed)} since this view was opened ${missed === 1 ? "is" : "are"} not shown: more than ${TAIL_ROWS} came at once, or ended before those shown` : ""));
   };
   const again = async () => {
     if (!whole.isConnected) return;

@@ -1,7 +1,7 @@
 // The same figures by what requests can be told apart by.
 
 import { ask, link } from "./api.js";
-import { count, el, share, stack, table, time } from "./dom.js";
+import { count, el, many, share, stack, table, time } from "./dom.js";
 import { basis, legend, nothing } from "./overview.js";
 
 const DIMENSIONS = ["model", "input_tokens", "output_tokens", "cached", "concurrency", "route", "status", "warm", "stream",
@@ -14,12 +14,12 @@ export async function slices() {
   const tags = ["run", ...Object.keys(known.tags)].map((name) => `tag:${name}`);
   const choices = [...DIMENSIONS, ...tags.filter((tag) => tag !== "tag:run" || known.runs.length)];
   const pick = el("p", {}, "By ", ...choices.flatMap((d) => [el("a", {
-    href: link({ by: d }), "data-go": true, "aria-current": d === by ? "true" : null }, d), " "]));
+    href: link({ by: d }), "data-go": true, "data-focus": `by-${d}`, "aria-current": d === by ? "true" : null }, d), " "]));
   if (!summary.overall.requests) return [pick, ...nothing()];
   const left = summary.groups_left_out;
   return [pick, legend(), table(`Slices by ${by}`, [by, "n", ...(summary.sampled ? ["times of"] : []), "TTFT p50", "TTFT p95", "E2E p50",
     "E2E p95", "errors", "cancelled", "stages' share"], summary.groups.map((group) => row(group, summary.sampled))),
-  left ? el("p", { class: "quiet" }, `${count(left)} smaller groups are left out.`) : "", basis(summary)];
+  left ? el("p", { class: "quiet" }, `${many(left, "smaller group")} left out.`) : "", basis(summary)];
 }
 
 function row(group, sampled) {

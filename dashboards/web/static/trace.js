@@ -1,7 +1,7 @@
 // One request as a waterfall: its spans, clocks and stages, and the lanes of engine and GPU below.
 
 import { ask } from "./api.js";
-import { STAGES, count, el, facts, share, stack, svg, table, time, when } from "./dom.js";
+import { STAGES, count, el, facts, many, share, stack, svg, table, time, when } from "./dom.js";
 import { gpuLane, sharers, stepLane } from "./lanes.js";
 import { late } from "./overview.js";
 
@@ -16,9 +16,9 @@ export async function trace() {
   const place = el("section", { "aria-live": "polite", "data-test": "span" });
   const parts = [
     el("h2", {}, `Trace ${found.trace_id}`),
-    el("p", { class: "quiet" }, `${when(found.start_unix_ns)}, ${time(found.duration_ns)}, ${count(found.spans.length)} spans` +
+    el("p", { class: "quiet" }, `${when(found.start_unix_ns)}, ${time(found.duration_ns)}, ${many(found.spans.length, "span")}` +
       (found.spans_left_out ? `, ${count(found.spans_left_out)} more are not shown` : "") +
-      (found.values_cut ? `; ${count(found.values_cut)} values are cut at 4,096 characters` : "")),
+      (found.values_cut ? `; ${many(found.values_cut, "value")} cut at 4,096 characters` : "")),
     axis(first, found.duration_ns), clocks(found.requests, scale),
     el("div", { class: "bars", "data-test": "waterfall", role: "group", "aria-label": "Spans, the earliest first" },
       ...found.spans.flatMap((span) => bar(span, scale, (event) => tell(span, place, event.currentTarget)))),
@@ -101,7 +101,7 @@ function record(request) {
   const told = [
     ["first chunk", time(request.first_chunk_ns)], ["first token (TTFT)", time(request.ttft_ns)],
     ["first answer", time(request.first_answer_ns)], ["TPOT", time(request.tpot_ns)],
-    ["longest gap", `${time(request.itl_max_ns)} of ${count(request.itl_n)} ${request.itl_kind ?? ""} gaps`],
+    ["longest gap", `${time(request.itl_max_ns)} of ${many(request.itl_n, `${request.itl_kind ?? ""} gap`.trim())}`],
     ["status", [request.status, request.error_type, request.finish_reason].filter(Boolean).join(", ")],
     ["tokens in / out / cached", `${count(request.input_tokens)} / ${count(request.output_tokens)} / ${count(request.cached_tokens)}`],
     ["at arrival", `${count(request.in_flight)} others in the proxy, ${count(request.running)} running, ${count(request.waiting)} waiting`],

@@ -1,7 +1,7 @@
 // Why it is slow: what the slow ones have, the critical path, other requests' prefills, the cache.
 
 import { ask, link, traceLink } from "./api.js";
-import { count, el, later, share, signed, table, time } from "./dom.js";
+import { count, el, later, many, share, signed, table, time } from "./dom.js";
 import { late, nothing } from "./overview.js";
 
 // The sentences that the figures give, and below them what they rest on.
@@ -31,8 +31,8 @@ function attribution(a, measure) {
   const slices = a.slices.filter((s) => s.stands_out).map((s) => [s.dimension, s.value ?? "not known", share(s.middle_share),
     share(s.slow_share), `${share(s.low)} … ${share(s.high)}`, `${count(s.middle)} / ${count(s.slow)}`]);
   return told(a,
-    el("p", {}, el("a", { href: link({ measure: other === "e2e" ? null : other }), "data-go": true }, `By ${other.toUpperCase()} instead`)),
-    el("p", { class: "quiet" }, `${count(a.slow)} slow ones from ${time(a.slow_from_ns)} on, ${count(a.middle)} in the middle ` +
+    el("p", {}, el("a", { href: link({ measure: other === "e2e" ? null : other }), "data-go": true, "data-focus": "measure" }, `By ${other.toUpperCase()} instead`)),
+    el("p", { class: "quiet" }, `${many(a.slow, "slow one")} from ${time(a.slow_from_ns)} on, ${count(a.middle)} in the middle ` +
       `(${time(a.middle_from_ns)} to ${time(a.middle_to_ns)}), of ${count(a.requests)}.`),
     table("Stages of the slow ones and of those in the middle", ["stage", "middle, mean", "slow, mean", "difference", "95 % interval",
       "share of the difference"], stages),
@@ -42,7 +42,8 @@ function attribution(a, measure) {
 
 function path(p) {
   const figures = p.overall;
-  return told(p, el("p", { class: "quiet" }, `${count(figures.requests)} of ${count(figures.chosen)} requests have their spans; ` +
+  return told(p, el("p", { class: "quiet" }, `Of ${many(figures.chosen, "request")} ${count(figures.looked_at)} ` +
+    `${figures.looked_at === 1 ? "was" : "were"} looked at, and ${count(figures.requests)} of these ${figures.requests === 1 ? "has its" : "have their"} spans; ` +
     `${time(figures.beside_ns)} ran beside the path.`),
   table("Steps on the critical path", ["step", "requests", "runs", "on the path", "beside it", "gone, at most", "share", "p50", "p95"],
     figures.steps.map((s) => [s.name && s.name !== s.stage ? `${s.stage}: ${s.name}` : s.stage, count(s.requests), count(s.runs),
@@ -52,7 +53,7 @@ function path(p) {
 function interference(i) {
   const f = i.overall, who = (id) => (id ? traceLink(id) : "not stored");
   return told(i, el("p", { class: "quiet" }, `${time(f.lost_ns)} of ${time(f.decode_ns)} of decode (${share(f.share)}), in ` +
-    `${count(i.mixed_steps)} of ${count(i.steps)} steps; caused ${time(f.caused_ns)}, of which by nobody known ${time(f.unknown_ns)}.`),
+    `${count(i.mixed_steps)} of ${many(i.steps, "step")}; caused ${time(f.caused_ns)}, of which by nobody known ${time(f.unknown_ns)}.`),
   ...(f.worst_victims.length ? [table("Requests that lost most", ["trace", "lost", "share of its decode", "steps", "caused most by"], f.worst_victims.map((v) =>
     [who(v.trace_id), time(v.lost_ns), share(v.share), count(v.steps),
       el("span", {}, ...v.causes.slice(0, 3).flatMap((c) => [who(c.trace_id), ` ${time(c.ns)} `]))])),
@@ -65,7 +66,7 @@ function cache(c) {
   return told(c, table("Prefix cache", ["model", "requests that hit", "cached tokens", "prefill saved", "95 % interval"],
     f.models.map((m) => [m.model, count(m.hits), count(m.cached_tokens), time(m.saved_ns),
       m.low_ns === null ? "no data" : `${time(m.low_ns)} … ${time(m.high_ns)}`])),
-  el("p", {}, `${count(f.hits)} of ${count(f.cached_known)} requests hit; ${share(f.hit_share)} of the input tokens were cached.`),
-  el("p", {}, `Preemption: ${count(p.preemptions)} times in ${count(p.requests)} requests, ${time(p.off_ns)} off the engine; ` +
-    `work done again ${time(p.again_ns)}, at most ${count(p.tokens_again_at_most)} tokens (known of ${count(p.known)}).`));
+  el("p", {}, `${count(f.hits)} of ${many(f.cached_known, "request")} hit; ${share(f.hit_share)} of the input tokens were cached.`),
+  el("p", {}, `Preemption: ${many(p.preemptions, "time")} in ${many(p.requests, "request")}` + (p.requests ? `, ${time(p.off_ns)} off the engine; ` +
+    (p.known ? `work done again ${time(p.again_ns)}, at most ${many(p.tokens_again_at_most, "token")} (known of ${count(p.known)})` : "what was done again is not known") : "") + "."));
 }

@@ -17,7 +17,7 @@ from proxy.pipelines.web import Web
 from tracer import semconv
 from tracer.clock import Clock
 
-PATH = "/api/v1/documents/search"
+PATH = "/documents/v1/search"
 LONGEST = 64 * 1024
 """Characters that the collector takes of a question; it looks for its first words alone."""
 

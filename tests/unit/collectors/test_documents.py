@@ -8,9 +8,10 @@ import urllib.error
 import urllib.request
 
 import pytest
+from fastapi.routing import APIRoute
 
 from collectors.documents.client import DocumentsClient
-from collectors.documents.http import PATH
+from collectors.documents.http import PATH, add_documents
 from collectors.documents.model import (
     BadDocumentsValue,
     Chunk,
@@ -24,6 +25,7 @@ from collectors.documents.model import (
 from collectors.documents.table import DocumentTable
 from collectors.documents.words import asked_words, words_of
 from collectors.store.client import Store
+from dashboards.api import build_api
 from tests.support.clock import FakeClock
 from tests.support.documents import served
 
@@ -263,3 +265,16 @@ def test_a_store_that_is_gone_is_told(store: Store):
     store.command(f"DROP TABLE {store.database}.documents")
     with pytest.raises(DocumentsUnavailable, match="cannot be read"):
         table.listing()
+
+
+def test_the_read_api_only_reads_with_documents_beside_it(table):
+    """Under /api/v1 every route answers GET alone, and the OpenAPI document lists no other."""
+    app = build_api(table._store, None, FakeClock(unix_ns=AT))
+    add_documents(app, table)
+    routes = [one for one in app.routes if isinstance(one, APIRoute)]
+    read = {one.path: one.methods for one in routes if one.path.startswith("/api/")}
+    assert len(read) > 10
+    assert {frozenset(methods) for methods in read.values()} == {frozenset({"GET"})}
+    changing = {one.path for one in routes if one.methods - {"GET"}}
+    assert changing == {PATH, f"{PATH}/search"}
+    assert {method for path in app.openapi()["paths"].values() for method in path} == {"get"}

@@ -7,8 +7,9 @@ import pytest
 from dashboards.filters import parse_filters
 from dashboards.html.figures import figures
 from dashboards.html.report import render_html
+from dashboards.html.steps import log_axis
 from dashboards.source import StoreSource
-from tests.support.browser import SIZES, S, seconds
+from tests.support.browser import SIZES, S, interval, seconds
 from tests.support.clock import FakeClock
 from tests.unit.dashboards.conftest import NOW_UNIX_NS, HandStore
 
@@ -63,13 +64,28 @@ def test_it_shows_the_figures_and_draws_every_plot(opened):
         if one.part_of is None and one.n:
             row = tab.locator("tbody tr", has=tab.locator(f"th:text-is('{one.stage}')"))
             cells = row.locator("td").all_inner_texts()
-            assert (cells[0], cells[5]) == (seconds(one.p50_ns), str(one.n))
+            assert (cells[0].split("\n")[0], cells[5]) == (seconds(one.p50_ns), str(one.n))
     plots = tab.locator(".chart")
     assert plots.count() == 11
     assert tab.locator(".chart .main-svg").first.is_visible()
     assert tab.evaluate(
         "[...document.querySelectorAll('.chart')].every((c) => c.querySelector('.main-svg'))"
     )
+
+
+def test_each_percentile_has_its_interval_below(opened):
+    """The report's own bounds, "?" where thirty values have none; no word of it for ITL."""
+    report, tab = opened
+    rows = tab.get_by_role("region", name="Percentiles by stage").locator("tbody tr")
+    below = rows.filter(has=tab.locator("th:text-is('queue')")).locator("td small").all_inner_texts()
+    queue = next(one for one in report.overall.stages if one.stage == "queue")
+    assert below == [
+        interval(one.low_ns, one.high_ns).replace("\xa0", " ") for one in queue.intervals
+    ]
+    assert below[0][0] != "?"
+    assert below[-1].endswith("?")
+    assert rows.filter(has=tab.locator("th:text-is('ITL (gaps)')")).locator("small").count() == 0
+    tab.get_by_text("Below each percentile: its 95 % interval").wait_for()
 
 
 def test_hostile_names_are_text_in_tables_and_plots(opened):
@@ -99,6 +115,27 @@ def test_it_has_no_accessibility_violation(browser, filled, tmp_path):
         context.close()
 
 
+@pytest.mark.parametrize("width", [390, 1280])
+def test_names_of_ten_thousand_characters_leave_it_as_wide_as_the_window(browser, store, tmp_path, width):
+    """A tag's name and value: cut with more in the title, and the first characters are read."""
+    name = "n" * 10_000
+    store.requests({"decode": S, "Tags": {name: "v" * 10_000}})
+    file = tmp_path / "report.html"
+    file.write_text(rendered(store, (f"tag:{name}",))[1], encoding="utf-8")
+    context = browser.new_context(viewport={"width": width, "height": 800})
+    tab = context.new_page()
+    tab.goto(file.as_uri())
+    tab.wait_for_selector(".chart .main-svg")
+    size = tab.evaluate("[document.documentElement.scrollWidth, document.documentElement.scrollHeight]")
+    texts = tab.locator("main").inner_text()
+    title = tab.locator("tbody th[title]").get_attribute("title")
+    context.close()
+    assert size[0] <= width
+    assert size[1] < 10_000
+    assert max(map(len, texts.split())) < 150
+    assert title == "v" * 1000 + "…"
+
+
 def test_an_empty_report_is_whole_and_says_so(store):
     """No request: no plot, no figure, the sentence that says it."""
     _, text = rendered(store, ())
@@ -115,6 +152,33 @@ def test_what_turns_or_shows_nothing_is_written_out(store):
     assert not set(name) & set(text) - set("evil")
     assert text.count("\\u202eevil\\u202c\\u200d\\x9b\\u2066") >= 4
     assert "\\\\u202eevil" in text  # in the plots' JSON
+
+
+def test_the_stack_tells_n_and_leaves_out_stages_of_few_requests(store):
+    """One retrieval in eleven requests is named in the note; in ten it is drawn, with n 1."""
+    store.requests({"decode": S, "retrieval": 9 * S}, *({"decode": S} for _ in range(9)))
+    source = StoreSource(store, CLOCK)
+    window = [source.series(FILTERS, m) for m in ("e2e", "ttft")]
+    stacks = figures(source.report(FILTERS, ()), window)[0]
+    assert [one["name"] for one in stacks.data[:2]] == ["retrieval (n 1)", "decode (n 10)"]
+    assert "Not in the bars" not in stacks.note
+    store.requests({"decode": S})
+    stacks = figures(source.report(FILTERS, ()), window)[0]
+    assert "retrieval (n 1)" not in {one["name"] for one in stacks.data}
+    assert stacks.note.endswith("fewer than one in ten requests ran them: retrieval (n 1).")
+    assert "of 11 requests" in stacks.note
+
+
+@pytest.mark.parametrize(
+    ("edges", "told"),
+    [((0.5, 8.2), "0.5 1 2 5"), ((0.01, 30), "0.01 0.1 1 10"), ((0.6, 0.9), "0.6 0.9"),
+     ((4e-7, 5.6e-7), "4e-07 5.6e-07")],
+)  # fmt: skip
+def test_the_labels_of_a_heat_map_keep_apart(edges, told):
+    """One, two and five of a power of ten, fewer where there are many, the ends where there are none."""
+    axis = log_axis(edges)
+    assert " ".join(axis["ticktext"]) == told
+    assert [f"{one:g}" for one in axis["tickvals"]] == axis["ticktext"]
 
 
 def test_plots_over_time_draw_each_step_where_it_lies(store):

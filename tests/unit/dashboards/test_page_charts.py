@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from dashboards.api import build_api
+from dashboards.html.steps import log_axis
 from tests.support.browser import S, served, shown
 from tests.support.clock import FakeClock
 from tests.unit.dashboards.conftest import BASE_UNIX_NS, NOW_UNIX_NS, HandStore
@@ -24,6 +25,8 @@ def url(module_store: HandStore) -> Iterator[str]:
     module_store.requests(
         *({"start": n * 60 * S, "decode": 10 * S if n % 2 else 10 * MS, "Model": "two"} for n in range(4)),
         {"start": 30 * S, "decode": 400, "Model": "short"},
+        *({"start": n * S, "prefill": S, "decode": 4 * S, "OutputTokens": 40, "FirstTokenNs": S,
+           "InFlight": 1, "Model": "levels"} for n in range(40)),
         *({"start": far + (n - 60) * 60 * S, "decode": S, "Model": "autumn"} for n in range(120)),
     )  # fmt: skip
     with served(build_api(module_store, None, FakeClock(unix_ns=NOW_UNIX_NS))) as at:
@@ -87,3 +90,36 @@ def test_no_first_token_is_said_in_place_of_a_heat_map(tab, url):
     """None was streamed: a sentence, and nothing drawn."""
     shown(tab, url, model="two", heat="ttft")
     tab.get_by_text("No request has a TTFT.").wait_for()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_axis_has_the_pages_own_lines(browser, url, scheme):
+    """Also the second one, on the right: its grid is not plotly's nearly white one in the dark."""
+    context = browser.new_context(color_scheme=scheme)
+    tab = context.new_page()
+    line = {"light": "#d0d7de", "dark": "#3d444d"}[scheme]
+    for view in ("overview", "goodput"):
+        shown(tab, url, view=view, model="levels")
+        tab.wait_for_selector(".chart .main-svg")
+        axes = tab.evaluate(
+            "[...document.querySelectorAll('.chart')].flatMap((c) => Object.entries(c.layout)"
+            ".filter(([name]) => /^[xy]axis/.test(name))"
+            ".map(([name, axis]) => [name, axis.gridcolor, axis.zerolinecolor]))"
+        )
+        assert {tuple(one[1:]) for one in axes} == {(line, line)}
+    assert "yaxis2" in {one[0] for one in axes}
+    context.close()
+
+
+def test_the_labels_of_the_heat_map_are_those_of_the_report(tab, url):
+    """Both take one, two and five of a power of ten; labels of 7, 8 and 9 stood in each other."""
+    tab.goto(url)
+    for edges in ((0.5, 8.2), (0.01, 30), (0.6, 0.9), (4e-7, 5.6e-7)):
+        made = tab.evaluate(
+            "edges => import('/web/charts.js').then((charts) => charts.logAxis(...edges).tickvals)", arg=edges
+        )
+        assert made == log_axis(edges)["tickvals"]
+    shown(tab, url, model="two")
+    tab.wait_for_selector(".chart .main-svg")
+    labels = tab.locator(".chart").nth(5).locator(".ytick text").all_text_contents()
+    assert labels == ["0.01", "0.1", "1", "10"]

@@ -214,3 +214,21 @@ def test_values_with_control_characters_are_shown_escaped():
         assert done.returncode in {1, 2}
         assert "\x1b" not in done.stderr
         assert "x1b[31mred" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ((), "no limit was given"),
+        (("--ttft", "soon"), "'soon'"),
+        (("--e2e=-1s",), "'-1s'"),
+        (("--tpot", "9999999999s"), "out of range"),
+        (("--ttft", "1"), "'1'"),
+    ],
+)
+def test_limits_of_goodput_that_are_none(tmp_path, options, told):
+    """None, a word, below zero, out of range, without a unit: exit 2, and no store is made."""
+    folder = tmp_path / "store"
+    done = stagelens("goodput", *options, "--store", f"chdb:///{folder}")
+    assert told in the_sentence(done, 2)
+    assert not folder.exists()

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import io
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.console import Console
 
 from dashboards.analyses.path import SpanPlace, request_path
 from dashboards.analyses.paths import critical_paths
 from dashboards.analyses.whatif import parse_changes, whatif
 from dashboards.filters import Filters
 from dashboards.source import StoreSource
+from dashboards.terminal.causes import render_path
 from tests.support.clock import FakeClock
 from tracer.stages import Stage, StageInterval, partition
 
@@ -120,8 +124,9 @@ def test_many_paths_add_up(store):
     assert (weather.p50_ns, weather.requests) == (60 * MS, 2)
     assert one.beside_ns == 80 * MS
     assert found.groups[0].key == {"model": "m"}
+    assert found.reading[0].startswith("Looked at: 3 requests; 2 of them have their spans")
     assert "decode holds 55 % of the critical path." in found.reading
-    assert "execute_tool stocks ran 0.08 s beside other work" in found.reading[1]
+    assert "execute_tool stocks ran 0.08 s beside other work" in found.reading[2]
 
 
 def test_the_path_of_one_trace(store):
@@ -148,3 +153,29 @@ def test_a_request_of_which_only_some_spans_were_read_has_no_path(store, monkeyp
     found = critical_paths(store, Filters()).overall
     assert (found.chosen, found.requests, found.without_spans) == (2, 1, 1)
     assert [(s.name, s.on_path_ns) for s in found.steps] == [("decode", 5 * MS)]
+
+
+def test_how_many_were_looked_at_is_said_where_they_are_not_all(store, monkeypatch):
+    """Of six requests four are looked at, two of these without spans: three numbers, none mixed up."""
+    monkeypatch.setattr("dashboards.analyses.paths.MOST_REQUESTS", 4)
+    for n in range(6):
+        store.traced(n + 1, decode=(n * 10 * MS, n * 10 * MS + 5 * MS))
+    store.raw.command(
+        f"ALTER TABLE {store.database}.otel_traces DELETE WHERE TraceId IN ("
+        f"SELECT TraceId FROM {store.database}.requests ORDER BY cityHash64(TraceId, SpanId) LIMIT 2) "
+        "SETTINGS mutations_sync = 1"
+    )
+    found = critical_paths(store, Filters())
+    one = found.overall
+    assert (one.chosen, one.looked_at, one.requests, one.without_spans) == (6, 4, 2, 2)
+    assert found.reading[0] == (
+        "Looked at: 4 requests of 6, chosen by a hash; 2 of them have their spans, and all figures "
+        "are of those."
+    )
+    console = Console(width=100, file=io.StringIO(), record=True)
+    render_path(found, console)
+    text = console.export_text()
+    assert "all (2 of 4 looked at)" in text
+    assert "2 requests without spans left out" in text
+    store.truncate("otel_traces")
+    assert critical_paths(store, Filters()).reading[0].startswith("Of 4 requests looked at none has")
