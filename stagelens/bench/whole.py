@@ -24,7 +24,7 @@ from stagelens.bench.machine import machine, versions
 from stagelens.bench.models import BenchResult, Level, ServerSide
 from stagelens.bench.one_clock import SharedClock
 from stagelens.bench.probe import Prepared
-from stagelens.bench.replay import Recorded, choose
+from stagelens.bench.replay import Recorded, choose, prefix_notes
 from stagelens.bench.run import Ran, Runner, run_fast
 from stagelens.bench.server_side import DOUBT_S, note_for, server_side
 from stagelens.bench.settings import BenchSettings
@@ -134,7 +134,7 @@ def _items(settings: BenchSettings) -> tuple[Sequence[Item], list[str]]:
 
 
 def _replay_notes(recorded: Recorded) -> list[str]:
-    notes = []
+    notes = prefix_notes(recorded)
     if recorded.left_out:
         notes.append(f"Replay: {recorded.left_out} requests without known lengths are left out.")
     if recorded.unread:
@@ -147,7 +147,7 @@ def _replay_notes(recorded: Recorded) -> list[str]:
 def _recorded(settings: BenchSettings, where: Where, clock: SystemClock) -> Recorded:
     side = parse_side(settings.replay or "", Filters(), clock.unix_ns())
     with open_source(where.collector, where.store, where.data_dir) as source:
-        told = source.records(side.filters, limit=MOST_RECORDS)
+        told = source.records(side.filters, limit=MOST_RECORDS, marks=True)
     found = choose(told.records, told.total)
     if not found.records:
         raise UserError(
