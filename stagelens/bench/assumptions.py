@@ -101,8 +101,8 @@ def _warmup(settings: BenchSettings) -> str:
     if not parts:
         return "Warm-up: none; the first requests are measured too."
     return (
-        f"Warm-up: {' and '.join(parts)} of each level are in no figure, and carry a run's name "
-        f"that ends in {WARMUP}."
+        f"Warm-up: {' and '.join(parts)} of each level are in no figure; their tags run, bench "
+        f"and level end in {WARMUP}, so that no question by these counts them."
     )
 
 
