@@ -16,6 +16,7 @@ from dashboards.errors import DashboardError
 from dashboards.filters import Filters
 from dashboards.queries.records import MOST_RECORDS
 from dashboards.terminal.console import make_console
+from dashboards.visible import visible
 from stagelens.bench.assumptions import assumptions
 from stagelens.bench.datafile import Item, alike, read_items
 from stagelens.bench.export import to_csv, to_html
@@ -94,7 +95,7 @@ def run_bench(
     assert ran.prepared is not None
     levels, server_note = _with_server_side(ran, settings, where, interrupts)
     result = BenchResult(
-        name=name, url=settings.url, model=ran.prepared.speech.model,
+        name=name, url=settings.url, model=visible(ran.prepared.speech.model),
         started_unix_ns=ran.anchor.unix_ns, interrupted=ran.interrupted, levels=tuple(levels),
         search=ran.search, server_note=server_note,
         assumptions=assumptions(_as_sent(settings, ran.prepared), [*ran.prepared.notes, *notes], levels),

@@ -62,7 +62,7 @@ class Scale:
         """From the server's counts for :func:`probe_text` of no words and of ``words``."""
         per_word = (long - short) / words
         if per_word <= 0:
-            told = f"the server counted {long} tokens for a prompt of {words + 1} words and {short} for one of 1"
+            told = f"the server counted {long} tokens for {words + 1} words and {short} for one word"
             return cls(unknown=told)
         return cls(short, per_word, measured=True, whole=words >= len(WORDS))
 

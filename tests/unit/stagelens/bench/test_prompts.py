@@ -181,9 +181,9 @@ def counting(count, refused: int = 9999):
 @pytest.mark.parametrize(
     ("script", "said"),
     [
-        (counting(lambda _: 7), f"the server counted 7 tokens for a prompt of {len(WORDS) + 1} words and 7 for"),
-        (counting(lambda _: 0), "the server counted 0 tokens for a prompt of"),
-        (counting(lambda words: 900 - words), "and 899 for one of 1."),
+        (counting(lambda _: 7), f"the server counted 7 tokens for {len(WORDS) + 1} words and 7 for"),
+        (counting(lambda _: 0), "the server counted 0 tokens for "),
+        (counting(lambda words: 900 - words), "and 899 for one word."),
         (counting(lambda _: None), "each: the server told no count."),
         (counting(lambda words: 3 if words == 1 else None), "the tokens of one prompt and not of another."),
         (counting(lambda _: 7, refused=1), "but did not answer a prompt of 31 words (http_500: no)."),

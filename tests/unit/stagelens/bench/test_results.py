@@ -111,6 +111,32 @@ async def test_the_page_tells_what_failed_and_why(tmp_path):
     assert "requests/s sent" in text
 
 
+@pytest.mark.parametrize("form", ["table", "json", "csv", "html"])
+async def test_what_a_server_names_and_says_commands_no_terminal_and_no_page(form):
+    """Escapes, C1 controls, direction marks and half characters in a model's name, an end, an error."""
+    odd = "\x1b[31m\x9b2J\u202e\x00\ud800<b>"
+
+    def script(asked):
+        if asked.target.endswith("/models"):
+            body = json.dumps({"data": [{"id": odd}]}).encode()
+            return Reply([body], content_type="application/json", framing="length")
+        if len(fake.requests) % 2:
+            return Reply([odd.encode("utf-8", "surrogatepass")], status=500, framing="length")
+        body = {"choices": [{"message": {"content": odd}, "finish_reason": odd}]}
+        return Reply([json.dumps(body).encode()], content_type="application/json", framing="length")
+
+    async with load_target(script) as fake:
+        code, out, err = await bench(
+            "--url", fake.url, "--concurrency", "1", "--requests", "6", "--no-stream",
+            "--format", form, *QUICK,
+        )  # fmt: skip
+    written = out.split("<script>")[0] + out.rsplit("</script><script>", 1)[-1]
+    assert (code, err) == (0, "")
+    assert [one for one in written if not one.isprintable() and one != "\n"] == []
+    assert "x1b[31m" in written
+    assert form != "html" or "<b>" not in written
+
+
 async def test_an_interrupt_ends_with_what_there_is():
     """Ctrl-C: exit code 130, and the answered requests are in the figures."""
     reached = asyncio.Event()
