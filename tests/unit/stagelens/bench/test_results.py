@@ -153,22 +153,6 @@ async def test_an_interrupt_ends_with_what_there_is():
     assert "Traceback" not in err
 
 
-async def test_the_search_tells_the_highest_rate_and_its_curve():
-    """A server that is slow beyond 60 requests/s; the curve is by rate."""
-    async with load_target(lambda a: answer(a, ttft_s=1.0 if _level(a) > 60 else 0.0)) as fake:
-        code, out, _ = await bench(
-            "--url", fake.url, "--find-max-goodput", "ttft=0.7", "--rate", "30", "--precision", "0.3",
-            "--requests", "15", "--format", "json", *QUICK,
-        )  # fmt: skip
-    search = json.loads(out)["search"]
-    assert code == 0
-    assert search["best_rate"] <= 60 < search["first_failed"] <= search["best_rate"] * 1.3
-    rates = [point["rate"] for point in search["curve"]]
-    assert rates == sorted(rates)
-    assert search["ended_by"] == ""
-    assert [p["meets"] for p in search["curve"]] == [rate <= 60 for rate in rates]
-
-
 async def test_a_search_without_requests_has_no_verdict():
     """A rate so low that none fell into its time is neither met nor missed."""
     async with load_target() as fake:
@@ -179,11 +163,6 @@ async def test_a_search_without_requests_has_no_verdict():
     assert code == 0
     text = " ".join(out.split())
     assert "no rate that was tried meets ttft <= 5 s at p95 (at 0.3/s no request was measured" in text
-
-
-def _level(asked: object) -> float:
-    level = tags_of(asked).get("level", "rate0")  # type: ignore[arg-type]
-    return float(level.removeprefix("rate"))
 
 
 @pytest.mark.parametrize(
