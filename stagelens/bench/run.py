@@ -145,7 +145,7 @@ class Runner:
         return {one.rate: one for one, _ in self.ran.levels if one.rate is not None}
 
     async def _tried(self, client: Client, rate: float) -> Level:
-        """A level of ``rate``; another one where this client fell behind, as busy machines do now and then."""
+        """A level of ``rate``; another one where this client fell behind, as a busy machine may once."""
         level = await self._level(client, step := rate_step(rate, None, self._name))
         if self.ran.interrupted or self._driver is None or not is_behind(self._driver):
             return level
