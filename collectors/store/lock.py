@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from collectors.store.errors import StoreOwned, StoreUnwritable
@@ -55,7 +56,7 @@ def _owned(folder: Path, fd: int) -> StoreOwned:
 def _unwritable(folder: Path) -> Path | None:
     """The first of the store's folders that ClickHouse, which writes to all, would fail at."""
     inner = [folder / name for name in ("data", "metadata", "store", "tmp")]
-    tables = (folder / "store").glob("*") if os.access(folder / "store", os.R_OK | os.X_OK) else ()
+    tables: Iterable[Path] = (folder / "store").glob("*") if os.access(folder / "store", os.R_OK | os.X_OK) else ()
     for one in (folder, *inner, *tables):
         if one.is_dir() and not os.access(one, os.R_OK | os.W_OK | os.X_OK):
             return one

@@ -104,7 +104,8 @@ def _in_words(result: BenchResult) -> list[str]:
 
 def _rows(level: Level) -> str:
     side = level.server
-    server = [(f"proxy: {one.measure}", one) for one in (*side.figures, side.outside)] if side else []
+    told = (*side.figures, side.outside, side.before) if side else ()
+    server = [(f"proxy: {one.measure}", one) for one in told if one is not None]
     return "".join(
         f"<tr><td>{_safe(level.label)}<td>{name}<td>{one.n}<td>{one.no_data}"
         + "".join(

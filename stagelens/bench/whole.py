@@ -150,6 +150,11 @@ def _recorded(settings: BenchSettings, where: Where, clock: SystemClock) -> Reco
     with open_source(where.collector, where.store, where.data_dir) as source:
         told = source.records(side.filters, limit=MOST_RECORDS, marks=True)
     found = choose(told.records, told.total)
+    if not told.total:
+        raise UserError(
+            f"--replay {settings.replay}: the store holds no request of it; `stagelens requests` "
+            "lists what there is, and a sweep's levels are runs of their own (NAME.rate4)"
+        )
     if not found.records:
         raise UserError(
             f"--replay {settings.replay}: none of its {told.total} requests has known lengths; "
