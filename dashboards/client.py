@@ -70,8 +70,9 @@ class CollectorClient:
         pairs = [*to_query(filters), ("sort", sort), ("limit", str(limit))]
         return self._get("/requests", pairs, Requests)
 
-    def records(self, filters: Filters, *, limit: int = 10_000) -> Records:
-        return self._get("/records", [*to_query(filters), ("limit", str(limit))], Records)
+    def records(self, filters: Filters, *, limit: int = 10_000, marks: bool = False) -> Records:
+        pairs = [*to_query(filters), ("limit", str(limit)), *([("marks", "true")] if marks else [])]
+        return self._get("/records", pairs, Records)
 
     def status(self) -> Status:
         return self._get("/status", [], Status)

@@ -55,7 +55,9 @@ class Source(Protocol):
 
     def requests(self, filters: Filters, *, sort: str = "start", limit: int = 20) -> Requests: ...
 
-    def records(self, filters: Filters, *, limit: int = 10_000) -> Records: ...
+    def records(
+        self, filters: Filters, *, limit: int = 10_000, marks: bool = False
+    ) -> Records: ...
 
     def status(self) -> Status: ...
 
@@ -133,9 +135,9 @@ class StoreSource:
         self._check(filters)
         return requests(self._store, filters, sort=sort, limit=limit, limits=self._limits)
 
-    def records(self, filters: Filters, *, limit: int = 10_000) -> Records:
+    def records(self, filters: Filters, *, limit: int = 10_000, marks: bool = False) -> Records:
         self._check(filters)
-        return records(self._store, filters, limit=limit, limits=self._limits)
+        return records(self._store, filters, limit=limit, marks=marks, limits=self._limits)
 
     def status(self) -> Status:
         return status(

@@ -12,6 +12,7 @@ from opentelemetry import trace as otel_trace
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from proxy.request.live import LiveRequest
+from proxy.request.prompt_marks import PromptMarks
 from proxy.request.record import Arrival
 from proxy.request.spans import drafts, span_count
 from proxy.settings import TAG_LIMIT, TAG_NAME, TAG_TEXT, ProxySettings
@@ -93,6 +94,7 @@ class Recorder:
         self._anchor = Anchor.take(clock)
         self._ready_mono_ns = clock.mono_ns()
         self._propagator = TraceContextTextMapPropagator()
+        self._prompt_marks = PromptMarks()
         self._seen_one = False
         self.in_flight = 0
         self.failures = 0
@@ -132,7 +134,7 @@ class Recorder:
 
     def _record(self, live: LiveRequest) -> None:
         try:
-            record = live.record(self._source)
+            record = live.record(self._source, self._prompt_marks.of(live.prompt_seen))
             group = SpanGroup(
                 record.trace_id, span_count(record), lambda: drafts(record, self._anchor, self._ids)
             )

@@ -77,13 +77,20 @@ def _holds_store(folder: DataFolder) -> bool:
 @contextmanager
 def _opened(text: str) -> Iterator[Source]:
     from collectors.store.client import open_store
+    from collectors.store.errors import StoreUnwritable
     from collectors.store.folder import refuse_no_store
     from collectors.store.migrate import migrate
     from collectors.store.url import StoreUrl
 
     url = StoreUrl.parse(text)
     refuse_no_store(url)
-    store = open_store(url)
+    try:
+        store = open_store(url)
+    except StoreUnwritable as problem:
+        raise StoreUnwritable(
+            f"{str(problem).rpartition(': ')[0]}, and the embedded store writes there even to be read: "
+            "copy the folder to where you may write, or ask its collector with --collector URL"
+        ) from None
     try:
         migrate(store)
         yield StoreSource(store, SystemClock())

@@ -78,6 +78,7 @@ INPUT_TOKENS: Final = "stagelens.tokens.input"
 OUTPUT_TOKENS: Final = "stagelens.tokens.output"
 CACHED_TOKENS: Final = "stagelens.tokens.cached"
 REASONING_TOKENS: Final = "stagelens.tokens.reasoning"
+PROMPT_MARKS: Final = "stagelens.prompt.marks"  # keyed hashes of its beginning: proxy/request/prompt_marks.py
 IN_FLIGHT: Final = "stagelens.arrival.in_flight"  # other requests in the proxy at arrival
 RUNNING: Final = "stagelens.arrival.running"  # in the engine's last step before arrival
 WAITING: Final = "stagelens.arrival.waiting"

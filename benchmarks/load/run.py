@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import csv
 import json
 import random
 import resource
@@ -22,7 +21,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -41,6 +40,8 @@ from tracer.clock import SystemClock
 HERE = Path(__file__).resolve().parent
 CORES = two_cores()  # ``one`` is the load's, ``other`` the target's
 LEVELS = (50, 90, 99)
+Percentiles = Mapping[int, float]
+"""Seconds by level."""
 FIRST_S = 0.06
 """Median time to the first token of the target's answers."""
 
@@ -95,25 +96,23 @@ def target(folder: Path, first_s: float = FIRST_S) -> Iterator[Target]:
 
 def ours(
     folder: Path, rate: float, seconds: float, arrivals: str, first_s: float = FIRST_S
-) -> tuple[dict[str, list[float]], Truth]:
-    """Client's values in seconds, and the truth of the same requests."""
-    out, before = folder / "ours.csv", cpu_s()
+) -> tuple[dict[str, Percentiles], float, Truth]:
+    """The percentiles that the command prints, its CPU a request, and the truth of the same requests."""
+    out, before = folder / "ours.json", cpu_s()
     with target(folder, first_s) as one:
         subprocess.run(
             [sys.executable, "-m", "stagelens", "bench", "--url", one.url, "--rate", str(rate),
              "--arrivals", arrivals, "--duration", str(seconds), "--warmup", "2", "--input", "64",
-             "--output", "16", "--format", "csv", "--out", str(out), "--quiet"],
+             "--output", "16", "--format", "json", "--out", str(out), "--quiet"],
             check=True, preexec_fn=lambda: bind(CORES.one),
         )  # fmt: skip
         used = cpu_s() - before
-        rows = [r for r in csv.DictReader(out.open()) if r["measured"] == "True"]
-        assert all(not r["error"] for r in rows), [r for r in rows if r["error"]][:3]
-        truth = one.truth(len(rows))
-    seen = {name: [int(r[f"{name}_ns"]) / 1e9 for r in rows]
-            for name in ("ttft", "ttft_sent", "e2e", "e2e_sent", "late")}  # fmt: skip
-    seen["tpot"] = [float(r["tpot_ns"]) / 1e9 for r in rows]
-    seen["cpu"] = [used / len(rows)]
-    return seen, truth
+        [level] = json.loads(out.read_text())["levels"]
+        counts = level["counts"]
+        assert counts["ok"] == counts["sent"], counts
+        truth = one.truth(counts["ok"])
+    seen = {f["measure"]: {p: f[f"p{p}_ns"] / 1e9 for p in LEVELS} for f in level["figures"] if f["n"]}
+    return seen, used / counts["ok"], truth
 
 
 def cpu_s() -> float:
@@ -124,19 +123,19 @@ def cpu_s() -> float:
 
 def accuracy(folder: Path, rate: float, seconds: float) -> list[dict[str, object]]:
     """Rows: how far each percentile from the send is from the truth."""
-    seen, truth = ours(folder, rate, seconds, "poisson")
+    seen, cpu, truth = ours(folder, rate, seconds, "poisson")
     rows: list[dict[str, object]] = []
     true_tpot = [(e - t) / 15 for e, t in zip(truth.e2e, truth.ttft, strict=True)]
     for name, found, true in (
         ("TTFT", seen["ttft_sent"], truth.ttft), ("E2E", seen["e2e_sent"], truth.e2e),
-        ("TPOT", seen["tpot"], true_tpot),
+        ("ITL", seen["itl"], truth.itl), ("TPOT", seen["tpot"], true_tpot),
     ):  # fmt: skip
         for level in LEVELS:
-            a, b = at(found, level), at(true, level)
+            a, b = found[level], at(true, level)
             rows.append(row(f"{name} p{level} at {rate:g}/s, off by", "ms", [(a - b) * 1e3],
                             "within 1 ms or 1 %", seen_ms=a * 1e3, true_ms=b * 1e3))  # fmt: skip
-    rows.append(row("client's CPU a request, its start included", "ms", [seen["cpu"][0] * 1e3], ""))
-    rows.append(row("sent late, p99", "ms", [at(seen["late"], 99) * 1e3], ""))
+    rows.append(row("client's CPU a request, its start included", "ms", [cpu * 1e3], ""))
+    rows.append(row("sent late, p99", "ms", [seen["late"][99] * 1e3], ""))
     span = truth.at[-1] - truth.at[0]
     rows.append(row("requests reached the server", "1/s", [(len(truth.at) - 1) / span], f"{rate:g}"))
     return rows
@@ -190,16 +189,17 @@ def against_guidellm(folder: Path, options: argparse.Namespace) -> list[dict[str
 def one_tool(tool: str, folder: Path, options: argparse.Namespace) -> dict[str, float]:
     rate, seconds, first_s = options.guidellm_rate, options.seconds, options.guidellm_first
     if tool == "stagelens":
-        seen, truth = ours(folder, rate, seconds, "constant", first_s)
+        seen, _, truth = ours(folder, rate, seconds, "constant", first_s)
         seen = {"TTFT": seen["ttft_sent"], "E2E": seen["e2e_sent"], "ITL": seen["tpot"]}
     else:
-        seen, truth = guidellm(folder, options)
+        values, truth = guidellm(folder, options)
+        seen = {name: {p: at(of_all, p) for p in LEVELS} for name, of_all in values.items()}
     print(f"{tool}: true TTFT p50 {at(truth.ttft, 50):.4f} p99 {at(truth.ttft, 99):.4f}, "
           f"true E2E p50 {at(truth.e2e, 50):.4f}; n {len(truth.at)}", file=sys.stderr)  # fmt: skip
     true = {"TTFT": truth.ttft, "E2E": truth.e2e,
             "ITL": [(e - t) / 15 for e, t in zip(truth.e2e, truth.ttft, strict=True)]}  # fmt: skip
-    return {f"{name} {p} over the truth": at(values, int(p[1:])) / at(true[name], int(p[1:]))
-            for name, values in seen.items() for p in ("p50", "p90", "p99")}  # fmt: skip
+    return {f"{name} p{p} over the truth": found[p] / at(true[name], p)
+            for name, found in seen.items() for p in LEVELS}  # fmt: skip
 
 
 def guidellm(folder: Path, options: argparse.Namespace) -> tuple[dict[str, list[float]], Truth]:

@@ -27,7 +27,13 @@ def refuse_no_store(url: StoreUrl) -> None:
     Raises:
         StoreError: the folder is missing, another process's, or no store of ours.
     """
-    if url.path is not None and not url.path.is_dir():
+    try:
+        missing = url.path is not None and not url.path.is_dir()
+    except OSError as problem:
+        raise StoreError(
+            f"store folder {url.path} cannot be read ({problem.strerror}): check its rights"
+        ) from None
+    if missing:
         raise StoreError(f"store folder {url.path} does not exist: check the path")
     if not holds_store(url):
         if url.path is not None:

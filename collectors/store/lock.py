@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from collectors.store.errors import StoreOwned, StoreUnwritable
@@ -52,6 +53,16 @@ def _owned(folder: Path, fd: int) -> StoreOwned:
     )
 
 
+def _unwritable(folder: Path) -> Path | None:
+    """The first of the store's folders that ClickHouse, which writes to all, would fail at."""
+    inner = [folder / name for name in ("data", "metadata", "store", "tmp")]
+    tables: Iterable[Path] = (folder / "store").glob("*") if os.access(folder / "store", os.R_OK | os.X_OK) else ()
+    for one in (folder, *inner, *tables):
+        if one.is_dir() and not os.access(one, os.R_OK | os.W_OK | os.X_OK):
+            return one
+    return None
+
+
 def lock_folder(folder: Path) -> FolderLock:
     """Make ``folder`` and own it.
 
@@ -74,9 +85,9 @@ def lock_folder(folder: Path) -> FolderLock:
         told = _owned(folder, fd)
         os.close(fd)
         raise told from None
-    if not os.access(folder, os.W_OK | os.X_OK):
+    if (wrong := _unwritable(folder)) is not None:
         os.close(fd)
-        raise StoreUnwritable(f"store folder {folder} is not writable: give one that is")
+        raise StoreUnwritable(f"store folder {wrong} is not writable: give one that is")
     os.ftruncate(fd, 0)
     os.write(fd, f"{os.getpid()}\n".encode())
     return FolderLock(fd)

@@ -10,7 +10,10 @@ class Model(BaseModel):
 
 
 class Record(Model):
-    """What a replay and a comparison with the client's own figures need of one request."""
+    """What a replay and a comparison with the client's own figures need of one request.
+
+    ``prompt_marks``: ``stagelens.prompt.marks``, where they were asked for and are stored.
+    """
 
     trace_id: str
     start_unix_ns: int
@@ -27,6 +30,7 @@ class Record(Model):
     input_tokens: int | None
     output_tokens: int | None
     cached_tokens: int | None
+    prompt_marks: str = ""
 
 
 class Records(Model):

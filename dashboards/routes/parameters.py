@@ -45,7 +45,10 @@ class RequestsQuery(FilterQuery):
 
 
 class RecordsQuery(FilterQuery):
+    """``marks``: with the hashes of their prompts' beginnings."""
+
     limit: int = 10_000
+    marks: bool = False
 
 
 class SeriesQuery(FilterQuery):

@@ -49,7 +49,7 @@ def reading_routes(source: StoreSource, store: QueryStore, at: Clock, gate: Gate
     def records(query: Annotated[RecordsQuery, Query()]) -> Response:
         filters = query.filters(at.unix_ns())
         with gate.pass_through():
-            return as_json(source.records(filters, limit=query.limit))
+            return as_json(source.records(filters, limit=query.limit, marks=query.marks))
 
     @routes.get("/series", response_model=Series)
     def series(query: Annotated[SeriesQuery, Query()]) -> Response:

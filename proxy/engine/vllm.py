@@ -192,6 +192,7 @@ class EngineTap:
         self._bound[request.request_id] = (call, int(index))
         if call.input_tokens is None and request.prompt_token_ids is not None:
             call.input_tokens = len(request.prompt_token_ids)
+            call.prompt = request.prompt_token_ids
 
     def _unbind(self, call: EngineCall) -> None:
         for internal_id in [i for i, (c, _) in self._bound.items() if c is call]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from opentelemetry.trace import SpanKind
@@ -67,7 +67,8 @@ class EngineCall:
     without tokens (embeddings, zero tokens) ends prefill all the same. ``generates``: it
     may give tokens; one that cannot has no count of them. ``internal``:
     one step of a search that the server makes of many calls; its tokens are not the
-    answer's. ``cut_off``: it still ran when its request ended.
+    answer's. ``cut_off``: it still ran when its request ended. ``prompt``: the ids of its
+    tokens, held until the record is made.
     """
 
     request_id: str
@@ -93,6 +94,7 @@ class EngineCall:
     internal: bool = False
     sealed: bool = False
     cut_off: bool = False
+    prompt: Sequence[int] = ()
 
     def seal(self, mono_ns: int) -> None:
         """The record is made of what is known now: what the engine still says is not its own."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
@@ -57,6 +57,7 @@ class LiveRequest:
     told_finish: Mapping[int, str] = field(default_factory=dict)
     told_usage: Usage | None = None
     told_choices: int = 0
+    prompt: bytes = b""
     clocks: Clocks = field(default_factory=StreamClocks)
     calls: list[ModelCall] = field(default_factory=list)
     runs: list[StageRun] = field(default_factory=list)
@@ -102,7 +103,13 @@ class LiveRequest:
         for run in self.runs:
             run.seal(self.end_mono_ns)
 
-    def record(self, source: str) -> RequestRecord:
+    @property
+    def prompt_seen(self) -> bytes | Sequence[int]:
+        """The engine's token ids of the first call, else what was seen of the text."""
+        first = next(iter(self.calls), None)
+        return (first.prompt if isinstance(first, EngineCall) else ()) or self.prompt
+
+    def record(self, source: str, prompt_marks: str = "") -> RequestRecord:
         """The record of this request, which has ended."""
         status, error_type = self._outcome()
         self._name_ends()
@@ -143,6 +150,7 @@ class LiveRequest:
             done_seen=self.done_seen,
             told_usage=self.told_usage,
             told_choices=self.told_choices,
+            prompt_marks=prompt_marks,
         )
 
     def _outcome(self) -> tuple[RequestStatus, str]:

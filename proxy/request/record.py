@@ -79,6 +79,7 @@ class RequestRecord:
     done_seen: bool | None = None
     told_usage: Usage | None = None
     told_choices: int = 0
+    prompt_marks: str = ""
 
     @property
     def e2e_ns(self) -> int:

@@ -271,6 +271,8 @@ def _tokens(record: RequestRecord) -> Iterator[tuple[str, AttributeValue]]:
         yield from _searched(record)
         return
     yield semconv.CHOICES, 1 if rounds else sum(c.n for c in calls)
+    if record.prompt_marks:
+        yield semconv.PROMPT_MARKS, record.prompt_marks
     for name, given in (
         (semconv.INPUT_TOKENS, [c.input_tokens for c in calls]),
         (semconv.OUTPUT_TOKENS, [c.output_tokens for c in calls]),

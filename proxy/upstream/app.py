@@ -10,6 +10,7 @@ from proxy.middleware import Receive, Scope, Send
 from proxy.protocol import ENTERED, EXTENSION, ConnectionMarks
 from proxy.recorder import operation_of
 from proxy.request.live import CURRENT, LiveRequest
+from proxy.request.prompt_marks import prompt_text
 from proxy.settings import UpstreamSettings
 from proxy.upstream.access import Access
 from proxy.upstream.answers import Refusal, answer
@@ -170,6 +171,8 @@ class _Exchange:
         if asked.unnamed and self._pool.by_model:
             await body.read_ahead(sys.maxsize)
             asked = read_asked(body.head, body.replayable, kind, prefix)
+        if self._live is not None and self._operation and not self._live.prompt:
+            self._live.prompt = prompt_text(body.head)
         return asked
 
     def _note_body_read(self) -> None:

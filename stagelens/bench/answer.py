@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from dashboards.visible import visible
 from proxy.stream.sse import SseEvent, SseReader
 from proxy.upstream.decode import Decoder, Unreadable, decoder_for
 from stagelens.bench.alike import Alike
@@ -140,7 +141,7 @@ class Answer:
         if said := _words(choice.get("delta") or choice):
             self._token(said, index, now_ns)
         if reason := choice.get("finish_reason"):
-            self._sample.finish = str(reason)
+            self._sample.finish = _told(reason)
             self._finished.add(index)
 
     def _token(self, said: str, index: int, now_ns: int) -> None:
@@ -165,7 +166,7 @@ class Answer:
         try:
             told = json.loads(body)
             choice = told["choices"][0]
-            self._sample.finish = str(choice.get("finish_reason") or "")
+            self._sample.finish = _told(choice.get("finish_reason") or "")
             self.text.append(_words(choice.get("message") or choice))
             self._usage(told.get("usage"))
         except (ValueError, LookupError, AttributeError, TypeError, RecursionError):
@@ -183,7 +184,12 @@ class Answer:
     def _fail(self, kind: str, said: str) -> None:
         if not self._sample.error:
             self._sample.error = kind
-            self._sample.said = " ".join(said.split())[:MOST_SAID]
+            self._sample.said = _told(said)
+
+
+def _told(words: object) -> str:
+    """What a server says, on one line and with nothing in it that a terminal obeys."""
+    return visible(" ".join(str(words).split())[:MOST_SAID])[:MOST_SAID]
 
 
 def _parsed(data: bytes) -> Any:  # noqa: ANN401

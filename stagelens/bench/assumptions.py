@@ -24,10 +24,6 @@ _CHOICES = (
     "Each request asks for {} answers: output tokens are of all together, TPOT is the sum of their "
     "spans over the sum of their gaps, and a request ends with the last of them."
 )
-_AS_RECORDED = (
-    "Prefixes: a prompt shares as many words with an earlier one as its record found cached "
-    "tokens; the texts themselves are made up."
-)
 _SEED = (
     "Seed {}: the same seed sends the same prompts at the same times. A server that has seen them "
     "may find them in its prefix cache."
@@ -78,9 +74,7 @@ def _choices(settings: BenchSettings) -> tuple[str, ...]:
 
 
 def _prefixes(settings: BenchSettings) -> tuple[str, ...]:
-    if settings.replay:
-        return (_AS_RECORDED,)
-    if settings.data:
+    if settings.replay or settings.data:  # told in the notes, by what was read
         return ()
     if not settings.prefix_share:
         return ("Prefixes: prompts begin alike only in the template and a first word or two.",)
@@ -107,8 +101,8 @@ def _warmup(settings: BenchSettings) -> str:
     if not parts:
         return "Warm-up: none; the first requests are measured too."
     return (
-        f"Warm-up: {' and '.join(parts)} of each level are in no figure, and carry a run's name "
-        f"that ends in {WARMUP}."
+        f"Warm-up: {' and '.join(parts)} of each level are in no figure; their tags run, bench "
+        f"and level end in {WARMUP}, so that no question by these counts them."
     )
 
 

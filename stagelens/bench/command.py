@@ -104,9 +104,14 @@ def _key(variable: str) -> str | None:
 
 def _check_out(out: Path) -> None:
     """Before the load, so that no result is in vain."""
-    if not out.parent.is_dir():
+    try:
+        in_folder, is_folder = out.parent.is_dir(), out.is_dir()
+    except OSError as problem:
+        said = f"--out {out} cannot be written ({problem.strerror}): choose another place"
+        raise UserError(said, 2) from None
+    if not in_folder:
         raise UserError(f"--out {out} is in no folder: make it first", 2)
-    if out.is_dir():
+    if is_folder:
         raise UserError(f"--out {out} is a folder: name a file in it", 2)
     if not os.access(out if out.exists() else out.parent, os.W_OK):
         raise UserError(f"--out {out} cannot be written: choose another place", 2)

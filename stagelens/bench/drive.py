@@ -21,7 +21,7 @@ DEFAULT_WARMUP_S = 5.0
 MADE_AHEAD, AHEAD_CHARS = 5_000, 64_000_000
 HEAD_START_NS = 20_000_000
 WARMUP = ".warmup"
-"""Ends the name of the run that warm-up requests are tagged with."""
+"""Ends each of the load's own tags on warm-up requests: a question by any of them leaves these out."""
 
 
 class Driver:
@@ -51,9 +51,9 @@ class Driver:
         self._tasks: set[asyncio.Task[None]] = set()
         self._sending: asyncio.Task[None] | None = None
         self._fault: BaseException | None = None
-        more = {"bench": name, "level": step.label, **settings.tags}
-        self._tags = _tags({"run": step.run, **more})
-        self._warmup_tags = _tags({"run": step.run + WARMUP, **more})
+        own = {"run": step.run, "bench": name, "level": step.label}
+        self._tags = _tags(own | settings.tags)
+        self._warmup_tags = _tags({key: said + WARMUP for key, said in own.items()} | settings.tags)
 
     @property
     def elapsed_s(self) -> float:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any
 
+from dashboards.visible import visible
 from stagelens.bench.figures import percentile
 from stagelens.bench.models import BenchResult, Level
 from stagelens.bench.sample import Sample
@@ -40,12 +41,21 @@ def to_csv(levels: Ran, anchor: Anchor) -> str:
     table.writerow(COLUMNS)
     for level, samples in levels:
         for one in samples:
-            plain = [getattr(one, name) for name in _PLAIN]
+            plain = [_cell(getattr(one, name)) for name in _PLAIN]
             times = [getattr(one, name) for name in _TIMES]
             table.writerow(
                 [level.label, level.run, *plain, anchor.to_unix_ns(one.intended_ns), *times]
             )
     return out.getvalue()
+
+
+def _cell(value: object) -> object:
+    return visible(value) if isinstance(value, str) else value
+
+
+def _safe(text: str) -> str:
+    """For HTML; what a stranger wrote comes in as characters that are seen."""
+    return html.escape(visible(text))
 
 
 def to_html(result: BenchResult, levels: Ran) -> str:
@@ -58,15 +68,15 @@ def to_html(result: BenchResult, levels: Ran) -> str:
     places = "".join(f'<div id="c{i}" class="chart"></div>' for i in range(len(charts)))
     data = json.dumps(charts).replace("<", "\\u003c")
     rows = "".join(_rows(level) for level in result.levels)
-    notes = "".join(f"<li>{html.escape(line)}" for line in result.assumptions)
+    notes = "".join(f"<li>{_safe(line)}" for line in result.assumptions)
     facts = f"{result.machine}; {json.dumps(result.versions)}; {result.server_note}"
-    what = "".join(f"<p>{html.escape(line)}</p>" for line in _in_words(result))
+    what = "".join(f"<p>{_safe(line)}</p>" for line in _in_words(result))
     return (
         '<!doctype html><html lang="en"><meta charset="utf-8">'
-        f"<title>{html.escape(result.name)}</title><style>{_STYLE}</style>"
-        f"<h1>{html.escape(result.name)}</h1><p>{html.escape(result.model)} at "
-        f"{html.escape(result.url)}</p>{what}<table>{_HEAD}{rows}</table>{places}<ul>{notes}</ul>"
-        f"<p>{html.escape(facts)}</p><script>{plotly}</script><script>"
+        f"<title>{_safe(result.name)}</title><style>{_STYLE}</style>"
+        f"<h1>{_safe(result.name)}</h1><p>{_safe(result.model)} at "
+        f"{_safe(result.url)}</p>{what}<table>{_HEAD}{rows}</table>{places}<ul>{notes}</ul>"
+        f"<p>{_safe(facts)}</p><script>{plotly}</script><script>"
         f"{data}.forEach((c, i) => Plotly.newPlot('c' + i, c.data, c.layout));</script></html>\n"
     )
 
@@ -94,9 +104,10 @@ def _in_words(result: BenchResult) -> list[str]:
 
 def _rows(level: Level) -> str:
     side = level.server
-    server = [(f"proxy: {one.measure}", one) for one in (*side.figures, side.outside)] if side else []
+    told = (*side.figures, side.outside, side.before) if side else ()
+    server = [(f"proxy: {one.measure}", one) for one in told if one is not None]
     return "".join(
-        f"<tr><td>{html.escape(level.label)}<td>{name}<td>{one.n}<td>{one.no_data}"
+        f"<tr><td>{_safe(level.label)}<td>{name}<td>{one.n}<td>{one.no_data}"
         + "".join(
             f"<td>{'-' if ns is None else f'{ns / 1e6:.3f}'}"
             for ns in (one.p50_ns, one.p90_ns, one.p95_ns, one.p99_ns, one.max_ns)

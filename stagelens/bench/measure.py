@@ -64,14 +64,24 @@ def no_verdict(level: Level, driver: Driver) -> str:
             f"at {level.rate:g}/s no answer has a TPOT: it needs two tokens, and the server's count "
             "of them"
         )
-    times = [s.intended_ns for s in driver.samples if s.turn == 0]
-    lasted_ns = max(times) - min(times)
-    if driver.behind_ns > min(max(HELD_SHARE * lasted_ns, HICCUP_NS), lasted_ns or HICCUP_NS):
+    if is_behind(driver):
         return (
             f"this client cannot send {level.rate:g}/s: it was {driver.behind_ns / 1e9:.2g} s "
-            f"behind after {lasted_ns / 1e9:.3g} s"
+            f"behind after {_lasted_ns(driver) / 1e9:.3g} s"
         )
     return ""
+
+
+def is_behind(driver: Driver) -> bool:
+    """The schedule was not held. One pause of the machine is longer than the whole of a short one,
+    so that one such level does not tell it from a client that is too slow."""
+    lasted_ns = _lasted_ns(driver)
+    return driver.behind_ns > min(max(HELD_SHARE * lasted_ns, HICCUP_NS), lasted_ns or HICCUP_NS)
+
+
+def _lasted_ns(driver: Driver) -> int:
+    times = [s.intended_ns for s in driver.samples if s.turn == 0]
+    return max(times) - min(times) if times else 0
 
 
 def unanswered(levels: Sequence[Level]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stagelens.bench.arrivals import schedule
 from stagelens.bench.datafile import Item
@@ -54,6 +54,11 @@ def rate_step(rate: float, run: str | None, name: str) -> Step:
     """A level of ``rate``; without ``run`` its run is named after it."""
     label = f"rate{rate:.6g}"
     return Step(label, run or f"{name}.{label}", rate=rate)
+
+
+def again(step: Step) -> Step:
+    """The same load with other prompts, in a run of its own."""
+    return replace(step, label=f"{step.label}.again", run=f"{step.run}.again")
 
 
 def make_plan(

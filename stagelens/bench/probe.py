@@ -49,12 +49,18 @@ async def prepare(client: Client, settings: BenchSettings, key: str | None) -> P
 
 
 async def _scale(client: Client, speech: Speech, settings: BenchSettings, first: Sample) -> Scale:
-    short = first.input_tokens
+    if (short := first.input_tokens) is None:
+        return Scale()
+    second = first
     for words in (len(WORDS), FEW):
         second = await _probe(client, speech, settings, words)
-        if short and second.input_tokens and not second.error:
-            return Scale.of_probes(short, words, second.input_tokens)
-    return Scale()
+        if second.error:
+            continue
+        if second.input_tokens is None:
+            return Scale(unknown="the server counted the tokens of one prompt and not of another")
+        return Scale.of_probes(short, words, second.input_tokens)
+    told = f"{second.error}: {second.said}" if second.said else second.error
+    return Scale(unknown=f"the server counts tokens, but did not answer a prompt of {FEW + 1} words ({told})")
 
 
 async def _only_model(client: Client, speech: Speech, url: str) -> str:
@@ -141,4 +147,4 @@ def _told(scale: Scale) -> str:
             f"Prompts: common words, by the probes {scale.per_word:.3f} tokens each here: "
             "lengths are near, not exact."
         )
-    return "Prompts: common words, taken for one token each: the server told no count."
+    return f"Prompts: common words, taken for one token each: {scale.unknown}."

@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 from stagelens.bench.datafile import Item
 from stagelens.bench.drive import Driver
 from stagelens.bench.interrupt import Interrupts
-from stagelens.bench.measure import make_level, no_verdict, point, unanswered
+from stagelens.bench.measure import is_behind, make_level, no_verdict, point, unanswered
 from stagelens.bench.models import Level, Search
-from stagelens.bench.plan import Plan, Step, make_plan, rate_step, steps
+from stagelens.bench.plan import Plan, Step, again, make_plan, rate_step, steps
 from stagelens.bench.probe import Prepared, prepare
 from stagelens.bench.replay import Recorded, make_replay
 from stagelens.bench.sample import Sample
@@ -124,21 +124,32 @@ class Runner:
         async def meets(rate: float) -> bool | None:
             if self.ran.interrupted:
                 return None
-            level = await self._level(client, rate_step(rate, None, self._name))
+            level = await self._tried(client, rate)
             if self.ran.interrupted or self._driver is None:
                 return None
-            if doubt := no_verdict(level, self._driver) or unanswered([one for one, _ in self.ran.levels]):
+            if doubt := no_verdict(level, self._driver) or unanswered(list(self._by_rate().values())):
                 doubts.append(doubt)
                 return None
             return level.meets_limits
 
         found = await find_highest((*settings.rate, 1.0)[0], settings.precision, meets)
-        points = [point(level) for level, _ in self.ran.levels if level.rate in found.tried]
+        points = [point(one) for rate, one in self._by_rate().items() if rate in found.tried]
         self.ran.search = Search(
             limits_s=settings.goodput, percentile=settings.percentile, best_rate=found.best,
             first_failed=found.failed, curve=tuple(sorted(points, key=lambda p: p.rate)),
             ended_by="".join(doubts),
         )  # fmt: skip
+
+    def _by_rate(self) -> dict[float, Level]:
+        """In the order tried; of a rate that was tried again the later one."""
+        return {one.rate: one for one, _ in self.ran.levels if one.rate is not None}
+
+    async def _tried(self, client: Client, rate: float) -> Level:
+        """A level of ``rate``; another one where this client fell behind, as a busy machine may once."""
+        level = await self._level(client, step := rate_step(rate, None, self._name))
+        if self.ran.interrupted or self._driver is None or not is_behind(self._driver):
+            return level
+        return await self._level(client, again(step))
 
 
 def run_fast(work: Coroutine[Any, Any, T]) -> T:

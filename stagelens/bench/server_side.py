@@ -77,8 +77,9 @@ def _reading(
         f"E2E p50 is {duration(client.p50_ns)} from the client's send and "
         f"{duration(server.p50_ns)} in the proxy's record. Per request "
         f"{_signed(outside.p50_ns)} (p50) and {_signed(outside.p99_ns)} (p99) lie outside of "
-        "the record: the network, the wait before the proxy read the first byte, and this "
-        "client after the last."
+        "the record: the network, and this client after the last byte. A request that waits for "
+        "the proxy to read it waits inside of the record, in prompt, where the proxy's kernel "
+        "stamps arrivals (on Linux), and outside of it elsewhere."
     )
     lines = [first]
     if before is not None:

@@ -68,7 +68,7 @@ def render(result: BenchResult, console: Console) -> None:
     if len(result.levels) > 1:
         _side_by_side(result.levels, console)
     if result.search is not None:
-        console.print(Text(found_in_words(result.search), "bold"))
+        console.print(Text(shown(found_in_words(result.search), ascii_only=ascii_only), "bold"))
     if any(f.weak for level in result.levels for f in level.figures):
         console.print(Text(_WEAK, "dim"))
     for line in (result.server_note, *result.assumptions, _where(result)):
@@ -124,7 +124,7 @@ def _level(level: Level, console: Console) -> None:
             made.append(_row("- before it", server.before))
         console.print(figure_table("proxy's record", made, max(console.width, NARROWEST)))
         for line in server_in_words(server):
-            console.print(Text(line))
+            console.print(Text(shown(line, ascii_only=ascii_only)))
 
 
 def _row(name: str, one: Figures) -> FigureRow:

@@ -16,6 +16,7 @@ from dashboards.errors import DashboardError
 from dashboards.filters import Filters
 from dashboards.queries.records import MOST_RECORDS
 from dashboards.terminal.console import make_console
+from dashboards.visible import visible
 from stagelens.bench.assumptions import assumptions
 from stagelens.bench.datafile import Item, alike, read_items
 from stagelens.bench.export import to_csv, to_html
@@ -24,7 +25,7 @@ from stagelens.bench.machine import machine, versions
 from stagelens.bench.models import BenchResult, Level, ServerSide
 from stagelens.bench.one_clock import SharedClock
 from stagelens.bench.probe import Prepared
-from stagelens.bench.replay import Recorded, choose
+from stagelens.bench.replay import Recorded, choose, prefix_notes
 from stagelens.bench.run import Ran, Runner, run_fast
 from stagelens.bench.server_side import DOUBT_S, note_for, server_side
 from stagelens.bench.settings import BenchSettings
@@ -94,7 +95,7 @@ def run_bench(
     assert ran.prepared is not None
     levels, server_note = _with_server_side(ran, settings, where, interrupts)
     result = BenchResult(
-        name=name, url=settings.url, model=ran.prepared.speech.model,
+        name=name, url=settings.url, model=visible(ran.prepared.speech.model),
         started_unix_ns=ran.anchor.unix_ns, interrupted=ran.interrupted, levels=tuple(levels),
         search=ran.search, server_note=server_note,
         assumptions=assumptions(_as_sent(settings, ran.prepared), [*ran.prepared.notes, *notes], levels),
@@ -134,7 +135,7 @@ def _items(settings: BenchSettings) -> tuple[Sequence[Item], list[str]]:
 
 
 def _replay_notes(recorded: Recorded) -> list[str]:
-    notes = []
+    notes = prefix_notes(recorded)
     if recorded.left_out:
         notes.append(f"Replay: {recorded.left_out} requests without known lengths are left out.")
     if recorded.unread:
@@ -147,8 +148,13 @@ def _replay_notes(recorded: Recorded) -> list[str]:
 def _recorded(settings: BenchSettings, where: Where, clock: SystemClock) -> Recorded:
     side = parse_side(settings.replay or "", Filters(), clock.unix_ns())
     with open_source(where.collector, where.store, where.data_dir) as source:
-        told = source.records(side.filters, limit=MOST_RECORDS)
+        told = source.records(side.filters, limit=MOST_RECORDS, marks=True)
     found = choose(told.records, told.total)
+    if not told.total:
+        raise UserError(
+            f"--replay {settings.replay}: the store holds no request of it; `stagelens requests` "
+            "lists what there is, and a sweep's levels are runs of their own (NAME.rate4)"
+        )
     if not found.records:
         raise UserError(
             f"--replay {settings.replay}: none of its {told.total} requests has known lengths; "

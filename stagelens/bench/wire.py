@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import httptools
 
+from dashboards.visible import visible
 from proxy.arrival import StampedReading, stamp_arrivals, stamped
 from stagelens.bench.answer import Answer
 from stagelens.bench.sample import CLIENT_LIMIT, INTERRUPTED, Sample
@@ -259,7 +260,7 @@ class Client:
     def _failed(self, sample: Sample, kind: str, said: str) -> None:
         sample.end_ns = self._clock.mono_ns()
         if not sample.error:
-            sample.error, sample.said = kind, said[:300]
+            sample.error, sample.said = kind, visible(said)[:300]
 
     async def close(self) -> None:
         """End the kept connections; the loop has closed their sockets when this returns."""

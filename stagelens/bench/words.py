@@ -39,13 +39,14 @@ FEW = 30
 class Scale:
     """How words become the server's tokens: ``base`` beside them, ``per_word`` for each.
 
-    ``whole``: it was measured with every word.
+    ``whole``: it was measured with every word. ``unknown``: why it could not be measured.
     """
 
     base: float = 0.0
     per_word: float = 1.0
     measured: bool = False
     whole: bool = True
+    unknown: str = "the server told no count"
 
     @property
     def exact(self) -> bool:
@@ -61,7 +62,8 @@ class Scale:
         """From the server's counts for :func:`probe_text` of no words and of ``words``."""
         per_word = (long - short) / words
         if per_word <= 0:
-            return cls()
+            told = f"the server counted {long} tokens for {words + 1} words and {short} for one word"
+            return cls(unknown=told)
         return cls(short, per_word, measured=True, whole=words >= len(WORDS))
 
 

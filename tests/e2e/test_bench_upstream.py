@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 from tests.e2e.test_upstream import wait_for
-from tests.support.load_target import answer, load_target
+from tests.support.load_target import answer, load_target, tags_of
 
 
 async def command(*options: str) -> str:
@@ -22,7 +22,7 @@ async def command(*options: str) -> str:
 
 
 async def test_a_run_and_its_replay_are_in_the_store_with_both_sides_figures(tmp_path):
-    """Each request is found by its trace; the replay has the same lengths."""
+    """Each request is found by its trace; the replay has the same lengths and begins as alike."""
     ready = tmp_path / "ready.json"
     async with load_target(lambda asked: answer(asked, ttft_s=0.02, itl_s=0.01)) as fake:
         server = subprocess.Popen(
@@ -38,7 +38,8 @@ async def test_a_run_and_its_replay_are_in_the_store_with_both_sides_figures(tmp
                       "--quiet", "--format", "json")  # fmt: skip
             first = json.loads(await command(
                 *common, "--rate", "20", "--requests", "20", "--name", "first", "--input",
-                "uniform:20,60", "--output", "uniform:2,6",
+                "uniform:80,120", "--output", "uniform:2,6", "--prefix-share", "1", "--prefixes", "3",
+                "--prefix-tokens", "60",
             ))  # fmt: skip
             second = json.loads(await command(*common, "--replay", "first", "--name", "second"))
             report = json.loads(await command(
@@ -47,6 +48,10 @@ async def test_a_run_and_its_replay_are_in_the_store_with_both_sides_figures(tmp
         finally:
             server.send_signal(signal.SIGTERM)
             await asyncio.to_thread(server.wait, 60)
+    sent = [json.loads(asked.body) for asked in fake.requests if "run" in tags_of(asked)]
+    begun = [" ".join(one["messages"][0]["content"].split()[:30]) for one in sent]
+    kinds = [[before.index(one) for one in before] for before in (begun[:20], begun[20:])]
+    assert (len(set(kinds[0])), kinds[1]) == (3, kinds[0])  # begin alike as they did
     for told in (first, second):
         [level] = told["levels"]
         assert (level["counts"]["ok"], level["server"]["found"]) == (20, 20)

@@ -108,6 +108,7 @@ async def test_a_call_gets_the_cores_own_stamps_and_the_step_is_reported():
         (1_500_000_000, 2_000_000_000),
     ]  # fmt: skip
     assert stages.preempted_ns == 200_000_000
+    assert call.prompt == [1, 2, 3]  # for its marks
     assert (call.output_tokens, call.input_tokens, call.cached_tokens) == (3, 3, 2)
     assert (call.finish_reason, call.finished, call.model) == ("stop", True, "m")
     assert len(seen) == 4

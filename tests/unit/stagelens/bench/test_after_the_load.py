@@ -7,11 +7,14 @@ from contextlib import contextmanager
 import pytest
 
 from collectors.store.errors import StoreError
+from dashboards.filters import Filters
 from dashboards.models.records import Record, Records
 from stagelens.bench import whole
 from stagelens.bench.assumptions import assumptions
+from stagelens.bench.export import to_html
 from stagelens.bench.interrupt import Interrupts
 from stagelens.bench.measure import make_level
+from stagelens.bench.models import BenchResult
 from stagelens.bench.plan import Plan
 from stagelens.bench.probe import Prepared
 from stagelens.bench.replay import choose
@@ -26,7 +29,7 @@ from stagelens.bench.words import Scale
 from stagelens.errors import UserError
 from tests.fake_llm.server import Reset
 from tests.support.load_target import CLOCK, answer, driver_for, load_target, talk
-from tests.unit.stagelens.bench.test_both_sides import Stored, pair
+from tests.unit.stagelens.bench.test_both_sides import Stored, here, pair
 from tracer.clock import Anchor
 
 SETTINGS = BenchSettings(url="http://127.0.0.1:1", rate=(1,))
@@ -110,6 +113,50 @@ def test_a_source_that_is_written_wrong_is_told_before_the_load(where, said):
     assert told.value.exit_code == 2
 
 
+async def test_the_page_has_each_row_of_the_proxys_table():
+    """What passed before its first byte too."""
+    ran = await a_ran()
+    sample, record = pair(1)
+    side = server_side([sample], "r", Stored([record], boot="this"), here())
+    [(level, samples)] = ran.levels
+    level = level.model_copy(update={"server": side})
+    result = BenchResult.model_construct(
+        name="n", url="u", model="m", interrupted=False, levels=(level,), search=None,
+        server_note="", assumptions=(), versions={}, machine="",
+    )  # fmt: skip
+    page = to_html(result, [(level, samples)])
+    assert "<td>proxy: outside<td>1<td>0<td>5.000" in page
+    assert "<td>proxy: before<td>1<td>0<td>2.000" in page
+
+
+@pytest.mark.parametrize("asked", ["first", "2h..1h"])
+def test_a_replay_of_what_the_store_does_not_hold_is_told(monkeypatch, asked):
+    """A sweep's name is none of its levels'; a window may be empty."""
+    source(monkeypatch, Stored([]))
+    settings = BenchSettings(url="http://127.0.0.1:1", replay=asked)
+    with pytest.raises(UserError, match=f"--replay {asked}: the store holds no request of it"):
+        whole._recorded(settings, Where(), CLOCK)
+
+
+def test_a_replay_of_a_window_asks_for_it_alone(monkeypatch):
+    """From its begin to its end, with the marks of the prompts."""
+    asked: list[Filters] = []
+
+    class Told:
+        def records(self, filters: Filters, *, limit: int, marks: bool) -> Records:
+            asked.append(filters)
+            one = pair(1)[1].model_copy(update={"prompt_marks": "t00" if marks else ""})
+            return Records(total=1, records=(one,))
+
+    source(monkeypatch, Told())
+    settings = BenchSettings(url="http://127.0.0.1:1", replay="2h..1h")
+    recorded = whole._recorded(settings, Where(), CLOCK)
+    [filters] = asked
+    assert (filters.until_unix_ns - filters.since_unix_ns, filters.run) == (3600 * 10**9, None)
+    assert abs(CLOCK.unix_ns() - filters.until_unix_ns - 3600 * 10**9) < 60 * 10**9
+    assert (len(recorded.records), recorded.unmarked) == (1, 0)
+
+
 def test_a_name_that_another_load_had_is_told():
     """Report and compare would take both loads for one run."""
     sample, record = pair(1)
@@ -137,7 +184,9 @@ def test_a_replay_of_more_requests_than_are_read_says_what_it_left_out(monkeypat
     source(monkeypatch, Source())
     settings = BenchSettings(url=SETTINGS.url, replay="r")
     found = whole._recorded(settings, Where(), CLOCK)
-    assert whole._replay_notes(found) == [
+    prefixes, *left_out = whole._replay_notes(found)
+    assert prefixes.startswith("Prefixes: 1 records hold no hashes of their prompts.")
+    assert left_out == [
         "Replay: 1 requests without known lengths are left out.",
         "Replay: the 100,000 earliest requests; 100,005 later ones are left out.",
     ]

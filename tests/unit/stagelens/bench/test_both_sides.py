@@ -29,10 +29,10 @@ class Stored:
         self.boot = boot
         self.reads = 0
 
-    def records(self, filters: Filters, *, limit: int) -> Records:
+    def records(self, filters: Filters, *, limit: int, marks: bool = False) -> Records:
         """As a store does: by their start, those since a time, ``limit`` of them. A look at how
         many there are (``limit`` 1) begins another round."""
-        if limit == 1:
+        if limit == 1 or marks:
             self.now = self.rounds.pop(0) if len(self.rounds) > 1 else self.rounds[0]
         else:
             self.reads += 1
@@ -75,6 +75,7 @@ def test_both_sides_are_told_for_the_same_requests_and_what_lies_between():
     assert (side.asked, side.found) == (4, 4)
     assert (side.outside.p50_ns, side.before.p50_ns) == (5 * MS, 2 * MS)
     assert "5.00 ms (p50)" in side.reading[0]
+    assert "waits inside of the record, in prompt" in side.reading[0]
     assert "2.00 ms (p50)" in side.reading[1]
     assert "1.00 ms (p50)" in side.reading[2]
 

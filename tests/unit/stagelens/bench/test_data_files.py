@@ -63,6 +63,12 @@ def test_what_is_no_length_is_not_sent_as_one(tmp_path, length):
         ('{"prompt": "a"}\n{"prompt":\n{"prompt": "c"}\n', "in UTF-8: see line 2"),
         ('[\n{"prompt": "a"},\n{"prompt" "b"}\n]', "in UTF-8: see line 3"),
         ("[" * 200_000, "nested too deeply"),
+        ("", "holds no prompt: each entry needs"),
+        ("\n \n", "holds no prompt: each entry needs"),
+        ("\0", "in UTF-8: see line 1"),
+        ('{"data": [{"prompt": "a"}]}', "holds no prompt: each entry needs"),
+        ('["a", "b"]', "holds no prompt: each entry needs"),
+        ('{"messages": [{"role": "system", "content": "only"}]}', "holds no prompt"),
     ],
 )
 def test_a_mistake_in_the_file_is_told_with_its_place(tmp_path, text, said):

@@ -128,7 +128,10 @@ async def test_warm_up_requests_are_sent_and_not_measured():
     assert (level.counts.warmup, level.counts.sent, level.figure("ttft").n) == (5, 10, 10)
     runs = [tags_of(asked)["run"] for asked in fake.requests]
     assert sorted(runs) == ["r"] * 10 + ["r.warmup"] * 5
-    assert tags_of(fake.requests[0]) == {"run": "r.warmup", "bench": "r", "level": "level", "team": "x"}
+    assert tags_of(fake.requests[0]) == {
+        "run": "r.warmup", "bench": "r.warmup", "level": "level.warmup", "team": "x"
+    }  # fmt: skip
+    assert tags_of(fake.requests[-1]) == {"run": "r", "bench": "r", "level": "level", "team": "x"}
 
 
 async def test_a_level_ends_after_its_time():

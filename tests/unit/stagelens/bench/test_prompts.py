@@ -162,6 +162,41 @@ def usage_of(prompt: int) -> bytes:
     return usage(prompt, 1)
 
 
+def counting(count, refused: int = 9999):
+    """A server that says ``count(words)`` prompt tokens, and refuses longer prompts than ``refused``."""
+    def script(asked):
+        if asked.target.endswith("/models"):
+            return answer(asked)
+        words = len(json.loads(asked.body)["messages"][0]["content"].split())
+        if words > refused:
+            return Reply([b"no"], status=500, framing="length")
+        told = count(words)
+        given = {} if told is None else {"usage": {"prompt_tokens": told, "completion_tokens": 1}}
+        body = {"choices": [{"message": {"content": "a"}, "finish_reason": "length"}], **given}
+        return Reply([json.dumps(body).encode()], content_type="application/json", framing="length")
+
+    return script
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        (counting(lambda _: 7), f"the server counted 7 tokens for {len(WORDS) + 1} words and 7 for"),
+        (counting(lambda _: 0), "the server counted 0 tokens for "),
+        (counting(lambda words: 900 - words), "and 899 for one word."),
+        (counting(lambda _: None), "each: the server told no count."),
+        (counting(lambda words: 3 if words == 1 else None), "the tokens of one prompt and not of another."),
+        (counting(lambda _: 7, refused=1), "but did not answer a prompt of 31 words (http_500: no)."),
+    ],
+)
+async def test_why_the_tokens_of_a_word_are_not_known_is_told_as_it_is(script, said):
+    """A count that does not grow, one that is not told and a probe that failed are three things."""
+    async with load_target(script) as fake:
+        made = await prepared(fake, stream=False)
+    assert not made.scale.measured
+    assert said in made.notes[-1]
+
+
 async def test_what_a_server_refuses_is_left_out_and_said():
     """First ignore_eos, then stream_options."""
     def script(asked):

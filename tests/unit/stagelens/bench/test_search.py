@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 import pytest
 
+from stagelens.bench import measure, run
 from stagelens.bench.limits import at_percentile, is_good, parse_limits
 from stagelens.bench.run import Runner
 from stagelens.bench.sample import Sample
@@ -101,6 +104,69 @@ def test_an_answer_whose_tokens_were_not_counted_does_not_meet_a_limit_of_tpot()
     assert at_percentile([one, sample(100, tpot_ms=7)], limits, 95) == {"tpot": 7 * MS}
 
 
+@pytest.fixture
+def on_time(monkeypatch):
+    """No pause of this machine counts: what is told is the server's doing alone."""
+    for module in (run, measure):
+        monkeypatch.setattr(module, "is_behind", lambda _: False)
+
+
+async def searched(script, **given: object):
+    async with load_target(script) as fake:
+        told = {"goodput": {"ttft": 60}, "rate": [30], "precision": 0.3, **given}
+        made = BenchSettings(url=fake.url, find_max=True, warmup_s=0, input="20", output="3", **told)
+        return await Runner(made, "r", None, CLOCK).run()
+
+
+def failing_beyond(capacity: float):
+    """A server that drops every other request of a level faster than it can."""
+    seen = count()
+
+    def script(asked):
+        rate = float(tags_of(asked).get("level", "rate0").removeprefix("rate").removesuffix(".again"))
+        if rate > capacity and next(seen) % 2:
+            return Reply([b"busy"], status=503, framing="length")
+        return answer(asked)
+
+    return script
+
+
+@pytest.mark.usefixtures("on_time")
+async def test_the_search_tells_the_highest_rate_and_its_curve():
+    """A server that drops requests beyond 60 a second; the curve is by rate.
+
+    Whether a request was answered decides, and no time of this machine.
+    """
+    found = (await searched(failing_beyond(60), requests=15)).search
+    assert found.best_rate <= 60 < found.first_failed <= found.best_rate * 1.3
+    rates = [point.rate for point in found.curve]
+    assert rates == sorted(rates)
+    assert found.ended_by == ""
+    assert [point.meets for point in found.curve] == [rate <= 60 for rate in rates]
+
+
+async def test_a_rate_at_which_this_client_paused_once_is_tried_again(monkeypatch):
+    """One pause of a busy machine is as long as a short level, and ends no search."""
+    monkeypatch.setattr(run, "is_behind", lambda driver: driver.step.label == "rate60")
+    monkeypatch.setattr(measure, "is_behind", lambda driver: driver.step.label == "rate60")
+    ran = await searched(failing_beyond(60), requests=6)
+    assert [level.label for level, _ in ran.levels][:4] == ["rate30", "rate60", "rate60.again", "rate120"]
+    assert [level.run for level, _ in ran.levels][1:3] == ["r.rate60", "r.rate60.again"]
+    assert (ran.search.ended_by, ran.search.best_rate) == ("", 60)
+    assert [point.rate for point in ran.search.curve].count(60) == 1
+
+
+async def test_a_rate_that_this_client_cannot_send_twice_has_no_verdict(monkeypatch):
+    """It is the client that is too slow."""
+    for module in (run, measure):
+        monkeypatch.setattr(module, "is_behind", lambda driver: driver.step.rate == 60)
+    ran = await searched(failing_beyond(60), requests=6)
+    assert [level.label for level, _ in ran.levels] == ["rate30", "rate60", "rate60.again"]
+    assert (ran.search.best_rate, ran.search.first_failed) == (30, None)
+    assert ran.search.ended_by.startswith("this client cannot send 60/s")
+
+
+@pytest.mark.usefixtures("on_time")
 async def test_a_server_that_answers_nothing_ends_the_search_after_three_rates():
     """Down to a hundredth a second it would take hours; what it said is told."""
     def script(asked):
@@ -108,10 +174,7 @@ async def test_a_server_that_answers_nothing_ends_the_search_after_three_rates()
             return Reply([b"boom"], status=500, framing="length")
         return answer(asked)
 
-    async with load_target(script) as fake:
-        made = BenchSettings(url=fake.url, find_max=True, goodput={"ttft": 1}, rate=[20], requests=3,
-                             warmup_s=0, input="20", output="3")  # fmt: skip
-        ran = await Runner(made, "r", None, CLOCK).run()
+    ran = await searched(script, rate=[20], requests=3)
     assert [level.rate for level, _ in ran.levels] == [20, 10, 5]
     assert (ran.search.best_rate, ran.search.first_failed) == (None, 10)
     assert ran.search.ended_by.startswith("at 20, 10, 5 requests/s not one was answered (http_500: boom)")
