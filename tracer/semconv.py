@@ -122,6 +122,7 @@ TAP_TROUBLE: Final = "stagelens.tap.trouble"  # why an answer could not be read
 
 # --- retrievals and tools that the proxy ran --------------------------------------
 DOCUMENTS: Final = "stagelens.retrieval.documents"  # int, how many came back
+DOCUMENTS_WITHOUT_TEXT: Final = "stagelens.retrieval.documents_without_text"  # int, left out
 EMBED_NS: Final = "stagelens.retrieval.embed_ns"  # inside a retrieval: the query's vector,
 SEARCH_NS: Final = "stagelens.retrieval.search_ns"  # the store's answer,
 RERANK_NS: Final = "stagelens.retrieval.rerank_ns"  # the second look

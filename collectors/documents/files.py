@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -24,7 +25,7 @@ def text_files(given: Sequence[Path]) -> list[Path]:
     """The files that are named and the text files below the folders that are, each once.
 
     Raises:
-        BadDocumentsValue: one is not there, or a folder holds no text file.
+        BadDocumentsValue: one is not there or no regular file, or a folder holds no text file.
     """
     found: dict[Path, None] = {}
     for path in given:
@@ -35,21 +36,32 @@ def text_files(given: Sequence[Path]) -> list[Path]:
                     f"folder {path} holds no text file ({', '.join(SUFFIXES)}): name files"
                 )
             found.update(dict.fromkeys(inside))
-        elif path.exists():
+        elif path.is_file():
             found[path] = None
+        elif path.exists():
+            raise _not_regular(path)  # a pipe would be waited for
         else:
             raise BadDocumentsValue(f"{path} does not exist: check the path")
     return list(found)
+
+
+def _not_regular(path: Path) -> BadDocumentsValue:
+    return BadDocumentsValue(
+        f"{path} is not a regular file (a pipe, a device or a socket): write its text into a file"
+    )
 
 
 def read_text(file: Path) -> str:
     """The file's text.
 
     Raises:
-        BadDocumentsValue: it cannot be read, is too large, is no UTF-8 text or has no words.
+        BadDocumentsValue: it is no regular file, cannot be read, is too large, is no UTF-8 text
+            or has no words.
     """
     try:
-        with file.open("rb") as source:  # a device or a pipe has no size to ask for
+        if not stat.S_ISREG(file.stat().st_mode):
+            raise _not_regular(file)
+        with file.open("rb") as source:
             data = source.read(MOST_BYTES + 1)
     except OSError as problem:
         raise BadDocumentsValue(f"{file} cannot be read ({problem.strerror}): check it") from None

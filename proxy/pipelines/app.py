@@ -21,6 +21,7 @@ from proxy.upstream.answers import Refusal, answer
 from proxy.upstream.body import read_asked
 from proxy.upstream.decode import Unreadable, decoder_for
 from proxy.upstream.ending import drain
+from proxy.upstream.headers import value_of
 from tracer.clock import Clock
 from tracer.ids import IdSource
 
@@ -121,7 +122,7 @@ class PipelineApp:
 
     async def _named_in_body(self, scope: Scope, receive: Receive, send: Send) -> None:
         """A request whose body says for which model it is."""
-        read = await _read(receive, self._most, dict(scope["headers"]).get(b"content-encoding", b""))
+        read = await _read(receive, self._most, value_of(scope["headers"], b"content-encoding"))
         asked = _parse(read.body) if read.whole else None
         name = asked.get("model") if asked is not None else read.model
         pipeline = self._pipelines.get(name) if isinstance(name, str) else None
@@ -197,7 +198,7 @@ class _Read:
         return None if self.left else read_asked(self.body, False, b"application/json", 0).model
 
 
-async def _read(receive: Receive, most: int, packed: bytes) -> _Read:
+async def _read(receive: Receive, most: int, packed: bytes | None) -> _Read:
     messages: list[Message] = []
     size = 0
     while True:

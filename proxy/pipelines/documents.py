@@ -6,13 +6,15 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, Protocol
 
 from proxy.pipelines.problems import StageProblem
 from proxy.pipelines.runs import Trace
 from proxy.pipelines.text import clean
+from tracer import semconv
 
+MOST_WITHOUT = 1000
+"""Documents without a text that are passed over: a list need have no end."""
 _STEP = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 
 
@@ -50,22 +52,31 @@ def at_path(value: object, path: str) -> Any:  # noqa: ANN401
 
 
 def documents_of(
-    found: object, top_k: int, text_path: str = "text", id_path: str = "id"
+    found: object, trace: Trace, top_k: int, text_path: str = "text", id_path: str = "id"
 ) -> list[Document]:
-    """Documents from a list of texts or mappings.
+    """The first ``top_k`` documents of a list of texts or mappings. Those without a text are left
+    out, up to ``MOST_WITHOUT`` of them, and counted in the run's span.
 
     Raises:
-        StageProblem: it is no list, or one has no text.
+        StageProblem: it is no list, or none of it has a text.
     """
     if not isinstance(found, Iterable) or isinstance(found, str | bytes | dict):
         raise StageProblem("bad_answer", "the search gave no list of documents")
-    made = []
-    for one in islice(found, top_k):
+    made: list[Document] = []
+    without = 0
+    for one in found if top_k else ():
         text = one if isinstance(one, str) else at_path(one, text_path)
-        if not isinstance(text, str):
-            raise StageProblem("bad_answer", f"a document has no text at {text_path}")
-        name = None if isinstance(one, str) else at_path(one, id_path)
-        made.append(Document(clean(text), "" if name is None else clean(str(name))))
+        if isinstance(text, str) and text.strip():
+            name = None if isinstance(one, str) else at_path(one, id_path)
+            made.append(Document(clean(text), "" if name is None else clean(str(name))))
+        else:
+            without += 1
+        if len(made) == top_k or without > MOST_WITHOUT:
+            break
+    if without:
+        trace.notes[semconv.DOCUMENTS_WITHOUT_TEXT] = without
+    if without and not made:
+        raise StageProblem("bad_answer", f"no document has a text at {text_path}")
     return made
 
 

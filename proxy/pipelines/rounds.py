@@ -18,6 +18,7 @@ from proxy.request.live import LiveRequest
 from proxy.stream.chunks import identifier
 from proxy.stream.sse import SseReader
 from proxy.upstream.decode import Decoder, Identity, Unreadable, decoder_for
+from proxy.upstream.headers import value_of
 
 _OWN = frozenset({
     b"content-length", b"transfer-encoding", b"accept-encoding", b"content-encoding",
@@ -137,13 +138,13 @@ class Round:
 
     def _take_start(self, message: Message) -> None:
         self._status = message["status"]
-        headers = {n.lower(): v for n, v in message["headers"]}
-        kind = headers.get(b"content-type", b"")
-        self._retry_after = headers.get(b"retry-after")
+        headers = message["headers"]
+        kind = value_of(headers, b"content-type") or b""
+        self._retry_after = value_of(headers, b"retry-after")
         self._stream = self._status == 200 and kind.lower().startswith(b"text/event-stream")
         self._live.clocks = self._clocks  # a forwarder set its own, which sees one round
         # some servers pack an answer though nobody asked for it
-        self._decoder = decoder_for(headers.get(b"content-encoding", b"").decode("latin-1"))
+        self._decoder = decoder_for((value_of(headers, b"content-encoding") or b"").decode("latin-1"))
 
     async def _take_body(self, part: bytes) -> None:
         self._size += len(part)

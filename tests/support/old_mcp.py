@@ -31,7 +31,8 @@ SAYS: dict[str, Any] = {
 @dataclass
 class OldMcp:
     """``sessions`` are those that it knows; ``gate`` holds back what it is asked; ``refusal``
-    is the status and text with which it refuses a session that it does not know.
+    is the status and text with which it refuses a session that it does not know; ``tools`` are
+    those that it lists.
     """
 
     url: str = ""
@@ -41,6 +42,7 @@ class OldMcp:
     waiting: asyncio.Event = field(default_factory=asyncio.Event)
     held: str = ""
     refusal: tuple[int, str] = (404, "")
+    tools: list[Any] = field(default_factory=lambda: list(TOOLS))
 
     async def post(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()
@@ -65,7 +67,7 @@ class OldMcp:
             return web.Response(status=self.refusal[0], text=self.refusal[1])
         if "id" not in body:
             return web.Response(status=202)
-        result = {"tools": TOOLS} if method == "tools/list" else SAYS[body["params"]["name"]]
+        result = {"tools": self.tools} if method == "tools/list" else SAYS[body["params"]["name"]]
         return web.json_response({"jsonrpc": "2.0", "id": body["id"], "result": result})
 
     async def other(self, request: web.Request) -> web.Response:

@@ -24,9 +24,10 @@ class FunctionRetriever:
         self._most = settings.max_bytes
         self._callables = callables
 
-    async def find(self, query: str, trace: Trace) -> list[Document]:  # noqa: ARG002
+    async def find(self, query: str, trace: Trace) -> list[Document]:
         function = self._function if inspect.iscoroutinefunction(self._function) else self._whole
-        made = documents_of(await self._callables.call(function, query, self.top_k), self.top_k)
+        found = await self._callables.call(function, query, self.top_k)
+        made = documents_of(found, trace, self.top_k)
         if sum(len(one.text.encode()) for one in made) > self._most:
             raise StageProblem("result_too_large", f"the texts are longer than {self._most} bytes")
         return made

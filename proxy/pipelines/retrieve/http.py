@@ -32,4 +32,4 @@ class SearchRetriever:
         except (ValueError, RecursionError):
             raise StageProblem("bad_answer", "the search gave no JSON") from None
         found = at_path(parsed, given.documents_path)
-        return documents_of(found, given.top_k, given.text_path, given.id_path)
+        return documents_of(found, trace, given.top_k, given.text_path, given.id_path)

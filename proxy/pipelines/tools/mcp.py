@@ -45,8 +45,14 @@ class McpSource:
         self._session: Session | None = None
 
     async def start(self) -> list[ReadyTool]:
-        found = {tool.name: tool for tool in await self._listed()}
+        listed, odd = await self._listed()
+        found = {tool.name: tool for tool in listed}
         if missing := [n for n in self._settings.tools if n not in found]:
+            if missing[0] in odd:
+                raise ProxyError(
+                    f"tool {missing[0]} of MCP server {label(self._settings)} is not told as the "
+                    f"protocol has it ({odd[missing[0]]}): leave it out of `tools` or mend the server"
+                )
             raise ProxyError(
                 f"MCP server {label(self._settings)} has no tool {missing[0]}: it has "
                 f"{', '.join(sorted(found)[:20]) or 'none'}"
@@ -57,12 +63,14 @@ class McpSource:
         if self._session is not None:
             await self._session.close()
 
-    async def _listed(self) -> list[Any]:
-        client = await self._current().client()
+    async def _listed(self) -> tuple[list[Any], dict[str, str]]:
+        """The server's tools, and what is wrong with those that cannot be used."""
+        session = self._current()
+        client = await session.client()
         limit = self._settings.connect_timeout_s
         try:
             async with asyncio.timeout(limit):
-                return await _list(client)
+                return await _list(client), session.said.odd_tools
         except TimeoutError:
             why = f"no list of tools within {limit:g} s"
         except (MCPError, ValidationError) as problem:

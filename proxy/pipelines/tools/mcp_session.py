@@ -21,6 +21,7 @@ from proxy.errors import ProxyError
 from proxy.pipelines.problems import StageProblem
 from proxy.pipelines.settings import McpTools
 from proxy.pipelines.text import hidden, printable
+from proxy.pipelines.tools.mcp_sift import Said, sifted
 from proxy.pipelines.tools.mcp_stdio import limited_stdio
 from proxy.pipelines.tools.mcp_web import make_client
 
@@ -43,6 +44,8 @@ class Session:
         self._env = env
         self._headers = headers
         self._secrets = [*env.values(), *headers.values()]
+        self.said = Said()
+        """What the server said besides answers."""
         self._leave = asyncio.Event()
         self._calls: set[anyio.CancelScope] = set()
         self._last_words: deque[str] = deque(maxlen=5)
@@ -129,7 +132,7 @@ class Session:
                 transport = streamable_http_client(
                     given.url, http_client=http, max_sse_event_size=most
                 )
-            yield await stack.enter_async_context(Client(transport))
+            yield await stack.enter_async_context(Client(sifted(transport, self.said)))
 
 
 def label(settings: McpTools) -> str:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors.documents.files import chunks_of, read_text, text_files
+from collectors.documents.files import MOST_BYTES, chunks_of, read_text, text_files
 from collectors.documents.model import BadDocumentsValue
 
 TEXTS = st.text(st.sampled_from("ab .!\n\t…é"), min_size=1, max_size=600)
@@ -69,7 +71,23 @@ def test_what_is_no_text_is_one_sentence(tmp_path: Path, data: bytes, words: str
     assert read_text(file) == "hei"
 
 
-def test_a_file_without_an_end_is_read_as_far_as_the_limit():
-    """A device has no size to ask for."""
+def test_what_is_no_regular_file_is_said_at_once(tmp_path: Path):
+    """A pipe would be waited for, a device may have no end."""
+    pipe, there = tmp_path / "pipe", tmp_path / "socket"
+    os.mkfifo(pipe)
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(there))
+        for odd in (pipe, there, Path("/dev/zero")):
+            with pytest.raises(BadDocumentsValue, match=f"{odd} is not a regular file"):
+                text_files([odd])
+            with pytest.raises(BadDocumentsValue, match="is not a regular file"):
+                read_text(odd)
+
+
+def test_a_file_that_is_too_large_is_read_no_further(tmp_path: Path):
+    """Its size is said."""
+    file = tmp_path / "f"
+    with file.open("wb") as made:
+        made.truncate(MOST_BYTES + 1)
     with pytest.raises(BadDocumentsValue, match="is larger than"):
-        read_text(Path("/dev/zero"))
+        read_text(file)

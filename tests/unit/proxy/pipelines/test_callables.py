@@ -16,6 +16,7 @@ from proxy.pipelines.problems import StageProblem
 from proxy.pipelines.retrieve.function import FunctionRetriever
 from proxy.pipelines.runs import Trace
 from proxy.pipelines.settings import PythonRetriever
+from tracer import semconv
 
 TRACE = Trace(1, 2, 1)
 
@@ -75,7 +76,7 @@ async def test_documents_without_an_end_are_read_as_far_as_they_are_wanted():
     """In the function's own thread."""
     found = await asyncio.wait_for(asked("endless").find("q", TRACE), 10)
     assert [one.text for one in found] == ["q 2", "q 3"]
-    assert len(documents_of(itertools.repeat("x"), 3)) == 3
+    assert len(documents_of(itertools.repeat("x"), TRACE, 3)) == 3
 
 
 async def test_texts_beyond_the_limit_are_refused():
@@ -88,3 +89,28 @@ async def test_texts_beyond_the_limit_are_refused():
 async def test_half_a_character_becomes_a_question_mark():
     """A text that UTF-8 cannot tell would fail the model's request."""
     assert [one.text for one in await asked("odd").find("q", TRACE)] == ["q", "?"]
+
+
+def holey(query: str, top_k: int) -> Iterator[object]:
+    return iter([{"id": "a"}, query])
+
+
+def textless(query: str, top_k: int) -> list[object]:
+    return [{"id": "a"}, {"text": "  "}, None, 5]
+
+
+async def test_documents_without_a_text_are_left_out_and_counted():
+    """The others stand; where none has a text, the search has failed."""
+    trace = Trace(1, 2, 1)
+    assert [one.text for one in await asked("holey").find("q", trace)] == ["q"]
+    assert trace.notes == {semconv.DOCUMENTS_WITHOUT_TEXT: 1}
+    with pytest.raises(StageProblem, match="no document has a text") as refused:
+        await asked("textless").find("q", trace)
+    assert refused.value.kind == "bad_answer"
+    assert trace.notes == {semconv.DOCUMENTS_WITHOUT_TEXT: 4}
+
+
+def test_documents_without_a_text_and_without_an_end_are_given_up():
+    """A list need have no end."""
+    with pytest.raises(StageProblem, match="no document has a text"):
+        documents_of(itertools.repeat({}), TRACE, 3)

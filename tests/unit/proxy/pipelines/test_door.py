@@ -114,3 +114,17 @@ async def test_a_pipeline_that_bears_its_models_name_leaves_the_other_routes_to_
         passed = await client.post(proxy.url + "/v1/completions", json={"model": "m"})
     assert passed.status_code == 200
     assert len(fake.requests) == 1
+
+
+async def test_of_two_encodings_of_a_request_the_first_counts():
+    """As for requests that are for no pipeline."""
+    body = gzip.compress(json.dumps({"model": "bot", "messages": USER}).encode())
+    async with (
+        fake_llm(lambda _: ANSWER) as fake,
+        live_proxy(fake.url, pipelines={"bot": {"model": "m"}}) as proxy,
+        httpx.AsyncClient(timeout=20) as client,
+    ):
+        twice = [("content-encoding", "gzip"), ("content-encoding", "br")]
+        answer = await client.post(proxy.url + CHAT, content=body, headers=twice)
+    assert answer.status_code == 200
+    assert json.loads(fake.requests[0].body)["model"] == "m"

@@ -124,6 +124,46 @@ async def test_a_server_that_never_lists_its_tools_is_said_at_the_start():
     await nothing_more_than(before)
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"name": "rm"},
+        {"name": "rm", "inputSchema": {}},
+        {"name": "rm", "inputSchema": {"type": "object", "required": "a"}},
+        {"name": 5, "inputSchema": {"type": "object"}},
+        "rm",
+    ],
+)
+async def test_one_odd_tool_of_a_server_leaves_its_others_usable(odd: object):
+    """The official client refuses the whole list."""
+    async with old_mcp() as server:
+        server.tools.insert(0, odd)
+        async with tools_of(url=server.url, tools=("echo",)) as tools:
+            assert (await tools["echo"].call({}, TRACE)).startswith("hei")
+
+
+async def test_an_odd_tool_that_the_settings_name_is_said_with_what_is_wrong():
+    """It would fail each call."""
+    async with old_mcp() as server:
+        server.tools.append({"name": "rm", "inputSchema": {}})
+        with pytest.raises(ProxyError, match=r"tool rm .*inputSchema\.type: Field required.*mend"):
+            async with tools_of(url=server.url, tools=("echo", "rm")):
+                pass
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"title": 3}, {"icons": [{}]}, {"annotations": {"readOnlyHint": "perhaps"}}, {"description": 7},
+     {"outputSchema": {"type": "array"}}],
+)  # fmt: skip
+async def test_what_no_pipeline_uses_of_a_tool_need_not_be_of_the_protocol(more: dict[str, object]):
+    """Titles, icons and hints are for people; the schema of results is not applied."""
+    async with old_mcp() as server:
+        server.tools[0] = server.tools[0] | more
+        async with tools_of(url=server.url, tools=("echo",)) as tools:
+            assert (await tools["echo"].call({}, TRACE)).startswith("hei")
+
+
 async def test_a_program_that_ended_between_two_calls_is_started_by_the_next():
     """No call has to fail for that."""
     source = McpSource(McpTools(command=STDIO, tools=("pid",)))
