@@ -56,7 +56,8 @@ def _owned(folder: Path, fd: int) -> StoreOwned:
 def _unwritable(folder: Path) -> Path | None:
     """The first of the store's folders that ClickHouse, which writes to all, would fail at."""
     inner = [folder / name for name in ("data", "metadata", "store", "tmp")]
-    tables: Iterable[Path] = (folder / "store").glob("*") if os.access(folder / "store", os.R_OK | os.X_OK) else ()
+    seen = os.access(folder / "store", os.R_OK | os.X_OK)
+    tables: Iterable[Path] = (folder / "store").glob("*") if seen else ()
     for one in (folder, *inner, *tables):
         if one.is_dir() and not os.access(one, os.R_OK | os.W_OK | os.X_OK):
             return one
