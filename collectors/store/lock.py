@@ -56,8 +56,8 @@ def _owned(folder: Path, fd: int) -> StoreOwned:
 def _unwritable(folder: Path) -> Path | None:
     """The first of the store's folders that ClickHouse, which writes to all, would fail at."""
     inner = [folder / name for name in ("data", "metadata", "store", "tmp")]
-    seen = os.access(folder / "store", os.R_OK | os.X_OK)
-    tables: Iterable[Path] = (folder / "store").glob("*") if seen else ()
+    of_tables = folder / "store"
+    tables: Iterable[Path] = of_tables.glob("*") if os.access(of_tables, os.R_OK | os.X_OK) else ()
     for one in (folder, *inner, *tables):
         if one.is_dir() and not os.access(one, os.R_OK | os.W_OK | os.X_OK):
             return one
