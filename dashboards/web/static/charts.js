@@ -84,7 +84,7 @@ export function levels(figures) {
     { x, y: figures.levels.map((l) => l.user_tokens_per_s), name: "one user", mode: "lines+markers", line: { color: tone("queue") }, marker, yaxis: "y2" },
     ...(knee ? [{ x: [knee.concurrency], y: [knee.tokens_per_s], name: "knee", mode: "markers", marker: { color: tone("bad"), size: 12, symbol: "diamond" } }] : []),
   ], { xaxis: { title: { text: "requests in flight" } }, yaxis: { title: { text: "tokens/s, all" }, rangemode: "tozero" },
-    yaxis2: { title: { text: "tokens/s, one user" }, overlaying: "y", side: "right", rangemode: "tozero" }, margin: { l: 64, r: 64, t: 8, b: 40 } });
+    yaxis2: { showgrid: false, title: { text: "tokens/s, one user" }, overlaying: "y", side: "right", rangemode: "tozero" }, margin: { l: 64, r: 64, t: 8, b: 40 } });
 }
 
 // One, two and five of each power of ten; the powers alone where those are many, and the ends where they are fewer than
@@ -109,5 +109,5 @@ export function heat(series) {
   return chart(`Heat map of ${series.measure} over time`, (tone) => [{
     type: "heatmap", x, y, z, hoverongaps: false, zmin: 0,
     colorscale: [[0, tone("line")], [1, tone("accent")]], colorbar: { title: { text: "requests" } },
-  }], { xaxis: line.axis, yaxis: { title: { text: `${series.measure}, s` }, ...logAxis(y[0], y.at(-1)) } }, true);
+  }], { xaxis: line.axis, yaxis: { title: { text: `${series.measure.toUpperCase()}, s` }, ...logAxis(y[0], y.at(-1)) } }, true);
 }

@@ -9,7 +9,7 @@ export const visible = (text) => text.replace(HIDDEN, (one) => {
 });
 // Names have no greatest length: where one stands as a name it is cut, with more of it in the title; what is read as
 // a text is cut later, and not below the 4,096 characters that the API gives of a value.
-const MOST = { name: 120, title: 1000, text: 5000 };
+const MOST = { name: 120, folded: 600, title: 1000, text: 5000 };
 const NAMES = ["a", "button", "caption", "dt", "h2", "h3", "option", "summary", "td", "th"];
 export function cut(text, most = MOST.name) {
   if (text.length <= most) return text;
@@ -83,9 +83,13 @@ export function cellOf(n, cell) {
   return el(n ? "td" : "th", { ...(n ? {} : { scope: "row" }), title: long }, cell);
 }
 
+// A value of more than some lines is opened to be read whole.
+const folded = (value) => (typeof value !== "string" || value.length <= MOST.folded ? value
+  : el("details", {}, el("summary", {}, cut(value)), value));
+
 // Names and what they hold; a value is text or an element.
 export function facts(rows) {
-  return el("dl", { class: "facts" }, ...rows.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]));
+  return el("dl", { class: "facts" }, ...rows.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, folded(value))]));
 }
 
 // One horizontal bar of parts, each {stage, size, title}; sizes of any unit.

@@ -104,7 +104,7 @@ def test_a_step_is_chosen_by_keyboard_and_says_who_shared_it(tab, url):
     for _ in range(10):
         slider.press("ArrowRight")
     told = tab.locator("[data-test=step]")
-    assert "256 tokens of 1 requests" in told.inner_text()
+    assert "256 tokens of 1 request" in told.inner_text()
     assert slider.get_attribute("aria-valuetext").startswith(
         "step 11 of 20, at 100.0 ms, takes 10.0 ms: 256 prefill tokens"
     )

@@ -41,7 +41,7 @@ def test_more_cached_than_input_tokens_are_counted_as_all_of_them_and_said(store
     one = found.overall
     assert (one.input_tokens, one.cached_tokens, one.hit_share) == (200, 180, 0.75)
     assert one.cached_over_input == 1
-    assert "1 requests tell more cached than input tokens: of these the input tokens" in found.reading[1]
+    assert "1 request told more cached than input tokens: of these the input tokens" in found.reading[1]
 
 
 def test_a_rate_that_cannot_be_measured_is_not_guessed(store):
