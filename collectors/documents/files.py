@@ -55,7 +55,8 @@ def read_text(file: Path) -> str:
     """The file's text.
 
     Raises:
-        BadDocumentsValue: it is no regular file, cannot be read, is too large, is no UTF-8 text
+        BadDocumentsValue: it is no regular file, cannot be read, is too large, is no UTF-8 text or
+            has no words.
             or has no words.
     """
     try:
