@@ -208,12 +208,12 @@ def _part(around: Around, found: InterferenceFigures) -> tuple[str, ...]:
 
 def _left_out(around: Around) -> tuple[str, ...]:
     """What is said where not all that ran in the window was read."""
-    left = {
-        "steps that prefilled": around.mixed_left_out,
-        "requests": around.requests_left_out,
-        "spans of prefill and decode": around.spans_left_out,
-    }
-    told = ", ".join(f"{n:,} {what}" for what, n in left.items() if n)
+    left = (
+        (around.mixed_left_out, "step", " that prefilled"),
+        (around.requests_left_out, "request", ""),
+        (around.spans_left_out, "span", " of prefill and decode"),
+    )
+    told = ", ".join(f"{many(n, what)}{which}" for n, what, which in left if n)
     if not told:
         return ()
     said = (

@@ -15,7 +15,7 @@ from dashboards.terminal.figures import NARROWEST, plain_table
 from dashboards.terminal.stage_style import colour, stage_bar
 from dashboards.terminal.text import duration, is_ascii, number, percents
 from dashboards.terminal.waterfall import waterfall
-from dashboards.times import to_iso
+from dashboards.times import many, to_iso
 from tracer import semconv
 
 PARTS_OF_RETRIEVAL = {
@@ -31,7 +31,7 @@ def render_trace(trace: Trace, console: Console) -> None:
     head = Text(f"trace {trace.trace_id}", "bold")
     spans = len(trace.spans) + trace.spans_left_out
     cut = f"; {trace.values_cut:,} values are cut" if trace.values_cut else ""
-    console.print(head, Text(f"from {to_iso(trace.start_unix_ns)}, {spans:,} spans{cut}"), sep="\n")
+    console.print(head, Text(f"from {to_iso(trace.start_unix_ns)}, {many(spans, 'span')}{cut}"), sep="\n")
     console.print(blank, *waterfall(trace, width, ascii_only=ascii_only), sep="\n")
     for record in trace.requests:
         console.print(blank, _stages(record, width), sep="\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from dashboards.times import many
 from stagelens.bench.drive import WARMUP, choices, lengths
 from stagelens.bench.models import Level
 from stagelens.bench.plan import DEFAULT_OUTPUT
@@ -140,7 +141,7 @@ def _chunks(one: Level) -> Iterator[str]:
 def _second_sends(one: Level) -> Iterator[str]:
     if one.counts.resent:
         yield (
-            f"{one.counts.resent} requests were sent again, as their kept connection closed before "
+            f"{many(one.counts.resent, 'request')} sent again, as the kept connection closed before "
             "any answer; a server that drops work looks the same."
         )
 

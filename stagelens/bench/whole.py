@@ -16,6 +16,7 @@ from dashboards.errors import DashboardError
 from dashboards.filters import Filters
 from dashboards.queries.records import MOST_RECORDS
 from dashboards.terminal.console import make_console
+from dashboards.times import many
 from dashboards.visible import visible
 from stagelens.bench.assumptions import assumptions
 from stagelens.bench.datafile import Item, alike, read_items
@@ -137,7 +138,7 @@ def _items(settings: BenchSettings) -> tuple[Sequence[Item], list[str]]:
 def _replay_notes(recorded: Recorded) -> list[str]:
     notes = prefix_notes(recorded)
     if recorded.left_out:
-        notes.append(f"Replay: {recorded.left_out} requests without known lengths are left out.")
+        notes.append(f"Replay: {many(recorded.left_out, 'request')} without known lengths left out.")
     if recorded.unread:
         notes.append(
             f"Replay: the {MOST_RECORDS:,} earliest requests; {recorded.unread:,} later ones are left out."

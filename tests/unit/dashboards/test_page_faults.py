@@ -41,7 +41,7 @@ def test_a_filter_holds_any_name_letter_by_letter(tab, url, field):
     for name in NAMES:
         tab.get_by_label(field, exact=True).fill(name if field == "Model" else f"t={name}")
         tab.get_by_role("button", name="Show").press("Enter")
-        tab.get_by_text("1 of 1 requests").wait_for()
+        tab.get_by_text("1 of 1 request,").wait_for()
         tab.wait_for_selector("main:not([aria-busy])")
         assert tab.locator("tbody td:nth-child(3)").all_inner_texts() == [name]
     tab.get_by_label(field, exact=True).fill("")

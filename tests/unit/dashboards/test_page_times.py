@@ -16,7 +16,7 @@ def test_a_clock_that_is_ahead_is_said_and_stretches_no_chart(tab, store):
     store.requests({"decode": S}, {"start": 30 * YEAR, "decode": S})
     with served(build_api(store, None, FakeClock(unix_ns=NOW_UNIX_NS))) as url:
         shown(tab, url)
-        tab.get_by_text("1 requests began later than now, by a clock that is ahead").first.wait_for()
+        tab.get_by_text("1 request began later than now, by a clock that is ahead").first.wait_for()
         ticks = tab.evaluate("document.querySelector('.chart .js-plotly-plot, .chart').data[0].x.length")
         assert ticks == 1
         store.truncate("requests")

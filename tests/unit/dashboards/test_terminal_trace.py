@@ -198,7 +198,7 @@ def test_a_list_of_requests_fits(stored, width):
     assert "…" not in text
     assert "decode 60%" in row
     assert "error" in row
-    assert "1 of 1 requests, by start" in text
+    assert "1 of 1 request, by start" in text
     assert (
         trace(stored, next(word for word in row.split() if word.startswith("abab"))).trace_id == ID
     )

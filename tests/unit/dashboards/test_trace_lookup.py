@@ -227,7 +227,7 @@ def test_huge_values_of_events_are_cut_too_and_counted(store):
     assert (len(one.status_message), found.values_cut) == (4096, 4)
     console = make_console(io.StringIO(), 100)
     render_trace(found, console)
-    assert "1 spans; 4 values are cut" in console.file.getvalue()
+    assert "1 span; 4 values are cut" in console.file.getvalue()
 
 
 def test_two_requests_of_one_trace_have_a_record_each(store):

@@ -69,7 +69,7 @@ def test_what_is_beyond_the_limits_is_counted_and_said(store, monkeypatch):
     monkeypatch.setattr(interfering_read, "MOST_STEPS", 1)
     found = interference(store, Filters())
     assert (found.mixed_left_out, found.requests_left_out) == (1, 1)
-    assert "1 steps that prefilled, 1 requests. What was lost" in found.reading[-1]
+    assert "1 step that prefilled, 1 request. What was lost" in found.reading[-1]
 
 
 def test_causers_outside_the_filters_are_still_named(store):

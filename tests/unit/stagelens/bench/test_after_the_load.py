@@ -187,7 +187,7 @@ def test_a_replay_of_more_requests_than_are_read_says_what_it_left_out(monkeypat
     prefixes, *left_out = whole._replay_notes(found)
     assert prefixes.startswith("Prefixes: 1 records hold no hashes of their prompts.")
     assert left_out == [
-        "Replay: 1 requests without known lengths are left out.",
+        "Replay: 1 request without known lengths left out.",
         "Replay: the 100,000 earliest requests; 100,005 later ones are left out.",
     ]
 
@@ -206,7 +206,7 @@ async def test_failures_are_told_with_the_words_of_one_and_so_are_second_sends()
     assert set(level.counts.said) == {"connection"}
     assert level.counts.said["connection"] == driver.samples[1].said != ""
     told = " ".join(assumptions(SETTINGS, (), [level]))
-    assert "1 requests were sent again, as their kept connection closed" in told
+    assert "1 request sent again, as the kept connection closed" in told
 
 
 async def test_what_a_server_did_not_count_is_not_called_more_than_a_token():
