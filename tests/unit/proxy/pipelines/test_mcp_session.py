@@ -225,6 +225,40 @@ async def test_a_call_that_times_out_tells_that_its_server_said_what_nobody_coul
     ]
 
 
+DEAF = SAYS + """
+    if asked["method"] == "tools/list":
+        import time
+        time.sleep(600)
+"""
+
+
+async def test_a_call_to_a_program_that_reads_nothing_ends_at_its_limit():
+    """What tells such a server that the call was given up was waited for too, for 5 s more. What
+    it does not read is not written again and again.
+    """
+    command = (sys.executable, "-c", DEAF.replace("SAID", "1"))
+    async with tools_of(command=command, tools=("echo",)) as tools:
+        for _ in range(3):
+            began = asyncio.get_running_loop().time()
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(tools["echo"].call({"a": "x" * 500_000}, TRACE), 0.2)
+            assert asyncio.get_running_loop().time() - began < 3
+
+
+async def test_a_server_that_is_slow_to_hear_that_a_call_was_given_up_holds_up_no_other():
+    """The official client sends one message after the other."""
+    async with old() as (server, tools):
+        server.held = "tools/call notifications/cancelled"
+        for _ in range(2):
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(tools["echo"].call({}, TRACE), 0.2)
+        async with asyncio.timeout(10):
+            while server.asked["notifications/cancelled"] < 2:  # noqa: ASYNC110  no other sign
+                await asyncio.sleep(0.01)
+        server.held = "notifications/cancelled"
+        assert (await asyncio.wait_for(tools["echo"].call({}, TRACE), 10)).startswith("hei")
+
+
 ODD = [
     (Reply([b"<html>CANARY"], content_type="text/html", framing="length"), "bad_answer"),
     (Reply([b'{"CANARY'], content_type="application/json", framing="length"), "bad_answer"),
