@@ -30,6 +30,8 @@ class Trace:
     flags: int
     notes: dict[str, AttributeValue] = field(default_factory=dict, compare=False)
     """Attributes that the work adds to its span."""
+    hints: list[str] = field(default_factory=list, compare=False)
+    """What the work saw that may be why it was not done in time; no secret and no content."""
 
     @property
     def traceparent(self) -> str:
@@ -108,7 +110,8 @@ class Runs:
         except TimeoutError:
             run.error_type = "timeout"
             if limit.expired():
-                raise StageProblem("timeout", f"no result within {limit_s:g} s") from None
+                told = "; ".join([f"no result within {limit_s:g} s", *trace.hints])
+                raise StageProblem("timeout", told) from None
             raise StageProblem("timeout", "it timed out by itself") from None
         except Exception as problem:  # noqa: BLE001  a stranger's code raises anything
             run.error_type = type(problem).__name__

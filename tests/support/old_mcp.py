@@ -30,7 +30,8 @@ SAYS: dict[str, Any] = {
 
 @dataclass
 class OldMcp:
-    """``sessions`` are those that it knows; ``gate`` holds back what it is asked; ``refusal``
+    """``sessions`` are those that it knows; ``gate`` holds back what it is
+    asked by the methods in ``held``; ``refusal``
     is the status and text with which it refuses a session that it does not know; ``tools`` are
     those that it lists.
     """
@@ -48,7 +49,7 @@ class OldMcp:
         body = await request.json()
         method = body["method"]
         self.asked[method] += 1
-        if method == self.held:
+        if method in self.held.split():
             self.waiting.set()
             await self.gate.wait()
         if method == "server/discover":

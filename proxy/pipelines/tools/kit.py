@@ -8,15 +8,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import jsonschema
-from jsonschema.protocols import Validator
-from jsonschema.validators import validator_for
-from referencing import Registry
 
 from proxy.errors import ProxyError
 from proxy.pipelines.problems import StageProblem
 from proxy.pipelines.runs import Runs, Trace
 from proxy.pipelines.text import clean, strict
-from proxy.pipelines.tools.patterns import with_patterns
+from proxy.pipelines.tools.check import Check, TooManySteps
 
 Call = Callable[[dict[str, Any], Trace], Awaitable[str]]
 
@@ -32,7 +29,7 @@ class ReadyTool:
     max_result_bytes: int
     call: Call
     kind: str = "function"
-    check: Validator | None = None
+    check: Check | None = None
     """Of ``schema``, made once: ``check_schema`` gives it."""
 
     def told(self) -> dict[str, Any]:
@@ -64,23 +61,12 @@ def check_schema(tool: ReadyTool) -> ReadyTool:
     """The tool with a check of its arguments; ProxyError where its schema is none."""
     try:
         plain = json.loads(json.dumps(tool.schema, allow_nan=False))  # as it goes to the model
-        return replace(tool, schema=plain, check=_check_of(plain))
+        return replace(tool, schema=plain, check=Check(plain))
     except jsonschema.SchemaError as problem:
         reason = problem.message[:200]
     except Exception as problem:  # noqa: BLE001  a stranger's schema fails in any way
         reason = type(problem).__name__
     raise ProxyError(f"tool {tool.name} has no valid JSON Schema: {reason}")
-
-
-def _check_of(schema: Mapping[str, Any]) -> Validator:
-    """A check by the draft that the schema names. References to other documents do not
-    resolve: the library would fetch them, and a schema comes from a stranger's server.
-    """
-    given = dict(schema)
-    kind = validator_for(given, default=jsonschema.Draft202012Validator)
-    kind.check_schema(given)
-    made: Validator = with_patterns(kind)(given, registry=Registry())
-    return made
 
 
 async def run_call(call: ToolCall, tools: Mapping[str, ReadyTool], runs: Runs) -> str:
@@ -117,10 +103,14 @@ def _arguments(call: ToolCall, tool: ReadyTool) -> dict[str, Any]:
     if not isinstance(given, dict):
         raise StageProblem("bad_arguments", "the arguments must be a JSON object")
     try:
-        (tool.check or _check_of(tool.schema)).validate(given)
+        (tool.check or Check(tool.schema)).validate(given)
     except jsonschema.ValidationError as problem:
         where = problem.json_path
         raise StageProblem("bad_arguments", f"argument {where}: {problem.message[:300]}") from None
-    except Exception:  # noqa: BLE001  a reference that does not resolve, a bad pattern
+    except TooManySteps:
+        raise StageProblem(
+            "bad_arguments", "the arguments are too many to be checked against the tool's schema"
+        ) from None
+    except Exception:  # noqa: BLE001  a reference that does not resolve
         raise StageProblem("bad_arguments", "the tool's schema cannot be applied") from None
     return given

@@ -23,7 +23,7 @@ from proxy.pipelines.settings import McpTools
 from proxy.pipelines.settings_values import called
 from proxy.pipelines.text import hidden
 from proxy.pipelines.tools.kit import Call, ReadyTool, check_schema
-from proxy.pipelines.tools.mcp_session import Session, label, unreachable
+from proxy.pipelines.tools.mcp_session import Session, label, strays, unreachable
 from proxy.pipelines.tools.mcp_stdio import TOO_LARGE
 from proxy.pipelines.tools.mcp_web import GONE, WATCH, Watch
 
@@ -107,8 +107,13 @@ class McpSource:
         except ProxyError:  # told at the start; a call has only a kind
             raise StageProblem("server_gone", "the tool's server cannot be reached") from None
         watch = Watch()
+        strays_before = session.said.strays
         try:
             return await session.during(_ask(client, name, arguments, trace, watch))
+        except asyncio.CancelledError:
+            if found := session.said.strays - strays_before:
+                trace.hints.append(f"meanwhile {strays(found)}")
+            raise
         except MCPError as problem:
             if watch.unknown_session or self._unasked(problem, watch):
                 session.leave()

@@ -114,6 +114,7 @@ class Session:
                 said = next((line for line in reversed(self._last_words) if line), "")
                 said = hidden(printable(said), self._secrets)
                 why += f"; it said: {said}" if said else ""
+                why += f"; {strays(self.said.strays)}" if self.said.strays else ""
                 self._ready.set_exception(unreachable(self._settings, why))
 
     @asynccontextmanager
@@ -124,7 +125,7 @@ class Session:
             transport: Any
             if given.command:
                 transport = limited_stdio(
-                    given.command, self._env, most, self.leave, self._last_words
+                    given.command, self._env, most, self.leave, self._last_words, self.said
                 )
             else:
                 client = make_client(self._headers, most, given.private_hosts)
@@ -143,6 +144,11 @@ def label(settings: McpTools) -> str:
 def unreachable(settings: McpTools, why: str) -> ProxyError:
     """The sentence for a server that gives no session."""
     return ProxyError(f"MCP server {label(settings)} cannot be reached ({why}): check its command or URL")
+
+
+def strays(count: int) -> str:
+    """What is told of ``count`` lines or events that nobody could read."""
+    return f"its output had {count} lines or events that are no messages of the protocol"
 
 
 def _seen(ready: asyncio.Future[Client]) -> None:

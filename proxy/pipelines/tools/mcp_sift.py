@@ -8,11 +8,11 @@ made all others unusable.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from contextvars import Context
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import mcp_types
 from mcp.client._transport import ReadStream, WriteStream
@@ -31,6 +31,20 @@ _USED = ("name", "description", "inputSchema")
 Streams = tuple[ReadStream[SessionMessage | Exception], WriteStream[SessionMessage]]
 
 
+class Reads(Protocol):
+    """What is needed of a transport's one end; its next message is StopAsyncIteration at the end."""
+
+    def __anext__(self) -> Awaitable[SessionMessage | Exception]: ...
+    async def aclose(self) -> None: ...
+
+
+class Writes(Protocol):
+    """What is needed of its other end."""
+
+    async def send(self, item: SessionMessage, /) -> None: ...
+    async def aclose(self) -> None: ...
+
+
 @dataclass(slots=True)
 class Said:
     """What a server said that no call gets: ``odd_tools`` by name with what is wrong with them,
@@ -45,7 +59,7 @@ class Said:
 
 @asynccontextmanager
 async def sifted(
-    transport: AbstractAsyncContextManager[Streams], said: Said
+    transport: AbstractAsyncContextManager[tuple[Reads, Writes]], said: Said
 ) -> AsyncIterator[Streams]:
     """``transport`` with little for the client to do that no call waits for.
 
@@ -56,7 +70,7 @@ async def sifted(
 
 
 class _Reading:
-    def __init__(self, inner: ReadStream[SessionMessage | Exception], said: Said) -> None:
+    def __init__(self, inner: Reads, said: Said) -> None:
         self._inner = inner
         self._said = said
 
@@ -103,7 +117,7 @@ class _Reading:
 
 
 class _Writing:
-    def __init__(self, inner: WriteStream[SessionMessage], said: Said) -> None:
+    def __init__(self, inner: Writes, said: Said) -> None:
         self._inner = inner
         self._said = said
 

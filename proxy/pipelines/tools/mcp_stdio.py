@@ -2,7 +2,8 @@
 
 The MCP package's own transport keeps a message of any length, and looks through what it has
 of it anew with every piece: 10 MB held up the event loop for seconds. Here the rest of a
-message that is too long is thrown away as it comes, and the call that it answered fails.
+message that is too long is thrown away as it comes, and the call that it answered fails. Batches
+and messages over several lines are read, which that transport does not know.
 """
 
 from __future__ import annotations
@@ -13,17 +14,18 @@ import re
 import signal
 from asyncio.subprocess import Process
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Self
 
 import anyio
 import mcp_types
 from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
+from pydantic import ValidationError
 
 from proxy.pipelines.processes import end_left, signal_all, start
+from proxy.pipelines.tools.mcp_sift import Said
 
 TOO_LARGE = -32_090
 """The code of the error that stands for an answer that was too long."""
@@ -32,7 +34,13 @@ GRACE_S = 2.0
 _SHOWN = 200
 _ID_FIRST = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d+)\s*[,}]')
 _ID_LAST = re.compile(rb',\s*"id"\s*:\s*(\d+)\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
-
+_AROUND = b"\xef\xbb\xbf \t\r\n,"
+"""Around a message: a byte order mark, spaces, and the comma behind one of a batch over lines."""
+_NAMED = b'"jsonrpc"'
+_BEGINS = re.compile(rb'\{\s*(?:"|$)|\[\s*(?:\{|$)')
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|$)')
+MOST_IN_BATCH = 1000
+MOST_UNREAD = 1 << 18
 PIECE = 16_384
 """Bytes read at once: what they say is heard out before the loop goes on."""
 MOST_NOISE = 1 << 20
@@ -46,12 +54,14 @@ async def limited_stdio(
     most_bytes: int,
     on_end: Callable[[], None],
     last_words: deque[str],
-) -> AsyncIterator[tuple[_Reading, _Writing]]:
-    """The streams of a server started by ``command``, which is ended afterwards.
+    said: Said,
+) -> AsyncIterator[tuple[AsyncGenerator[SessionMessage, None], _Writing]]:
+    """The ends of a server started by ``command``, which is ended afterwards.
 
     It sees ``env`` and what the MCP package takes for harmless of ours (PATH, HOME, …).
     ``on_end`` is called when the server goes by itself, in a call or between calls;
-    ``last_words`` gets the lines of its standard error, of which the deque keeps what it will.
+    ``last_words`` gets the lines of its standard error, of which the deque keeps what it will,
+    ``said`` counts the lines of its standard output that are no messages.
 
     Raises:
         OSError: it cannot be started.
@@ -59,7 +69,7 @@ async def limited_stdio(
     process = await start(*command, env=get_default_environment() | env)
     hearing = asyncio.create_task(_hear(process, last_words))
     try:
-        yield _Reading(process, most_bytes, on_end), _Writing(process, on_end)
+        yield _heard(process, most_bytes, on_end, said), _Writing(process, on_end)
     finally:
         with anyio.CancelScope(shield=True):
             await _stop(process)
@@ -79,61 +89,35 @@ async def _hear(process: Process, last_words: deque[str]) -> None:
         begun = begun[:_SHOWN]
 
 
-class _Reading:
+async def _heard(
+    process: Process, most: int, on_end: Callable[[], None], said: Said
+) -> AsyncGenerator[SessionMessage, None]:
     """What the server says, read in the session's own task: no task and no queue between them."""
-
-    def __init__(self, process: Process, most: int, on_end: Callable[[], None]) -> None:
-        assert process.stdout is not None
-        self._stdout = process.stdout
-        self._most = most
-        self._on_end = on_end
-        self._line = _Line(most)
-        self._said: deque[SessionMessage] = deque()
-        self._noise = 0
-
-    async def __anext__(self) -> SessionMessage:
-        while not self._said:
-            await asyncio.sleep(0)  # one that talks without end must leave the loop to others
-            data = await self._stdout.read(PIECE)
-            if not data or self._noise > MOST_NOISE:
-                self._on_end()
-                raise StopAsyncIteration
-            *ends, rest = data.split(b"\n")
-            for piece in ends:
-                self._line.add(piece)
-                self._hear(self._line)
-                self._line = _Line(self._most)
-            self._line.add(rest)
-        return self._said.popleft()
-
-    def _hear(self, line: _Line) -> None:
-        if (message := line.message()) is None:
-            self._noise += line.kept_bytes
-            return
-        self._noise = 0
-        self._said.append(message)
-
-    async def receive(self) -> SessionMessage:
-        try:
-            return await self.__anext__()
-        except StopAsyncIteration:
-            raise anyio.EndOfStream from None
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def aclose(self) -> None:
-        return
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        return
+    assert process.stdout is not None
+    line, noise = _Line(most), 0
+    while noise <= MOST_NOISE:
+        await asyncio.sleep(0)  # one that talks without end must leave the loop to others
+        if not (data := await process.stdout.read(PIECE)):
+            break
+        *ends, rest = data.split(b"\n")
+        for piece in ends:
+            line.add(piece)
+            if (messages := line.end()) is None:
+                continue
+            noise = 0 if messages else noise + len(line.kept) + 1
+            said.strays += not messages and line.size > 1
+            line = _Line(most)
+            for message in messages:
+                yield message
+        line.add(rest)
+    on_end()
 
 
 class _Writing:
-    """Writes to the server from the caller's own task."""
+    """Writes to the server from the caller's own task. Requests wait until it has read what was
+    written; what nobody waits for (that a call was given up, answers to it) is written at once or,
+    to a server that reads nothing, not at all: it made calls five seconds longer than their limit.
+    """
 
     def __init__(self, process: Process, on_end: Callable[[], None]) -> None:
         assert process.stdin is not None
@@ -142,31 +126,37 @@ class _Writing:
 
     async def send(self, item: SessionMessage, /) -> None:
         text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
+        waits = isinstance(item.message, mcp_types.JSONRPCRequest)
+        if not waits and self._stdin.transport.get_write_buffer_size() > MOST_UNREAD:
+            return
         try:
+            if waits:
+                await self._stdin.drain()  # nothing more for a server that reads nothing
             self._stdin.write(text.encode("utf-8", "replace") + b"\n")
-            await self._stdin.drain()
+            if waits:
+                await self._stdin.drain()
         except OSError:
             self._on_end()  # the server reads no more
             raise anyio.BrokenResourceError from None
 
     async def aclose(self) -> None:
-        return
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        return
+        return  # ``limited_stdio`` ends the server
 
 
 @dataclass(slots=True)
 class _Line:
-    """One line as it comes; of a long one only its two ends are kept."""
+    """One line as it comes, or several that are one message; of a long one only its two ends are
+    kept.
+    """
 
     most: int
     size: int = 0
     kept: bytearray = field(default_factory=bytearray)
     tail: bytes = b""
+    row_at: int = 0
+    """Where the last line begins, of a message over several."""
+    depth: int = 0
+    """Braces and brackets that are open."""
 
     def add(self, piece: bytes) -> None:
         self.size += len(piece)
@@ -179,46 +169,74 @@ class _Line:
             del self.kept[_SHOWN:]
         self.tail = (self.tail + piece[-_SHOWN:])[-_SHOWN:]
 
-    @property
-    def kept_bytes(self) -> int:
-        return len(self.kept) + 1
+    def end(self) -> list[SessionMessage] | None:
+        """What was said up to the end of a line; None where the message goes on in the next one.
 
-    def message(self) -> SessionMessage | None:
-        """What the line says; an error for the call that it answers where it is too long. None
-        where it is no message: many programs greet on standard output.
+        Nothing where it is no message: many programs greet on standard output. An error for the
+        call that it answers where it is too long or cannot be read.
         """
         if self.size > self.most:
-            return self._refused()
-        data = bytes(self.kept).lstrip(b"\xef\xbb\xbf \t\r")
-        if not data.startswith(b"{"):  # looked at first: a refusal takes ten times as long
-            return None
+            return self._refused(TOO_LARGE, bytes(self.kept), self.tail)
+        row = bytes(self.kept[self.row_at :]).strip(_AROUND)
+        if not self.depth and not row.startswith((b"{", b"[")):
+            return []  # looked at first: a refusal takes ten times as long
+        # on later lines a whole message says that what was begun before is none
+        if (not self.depth or _NAMED in row) and (found := _read(row)) is not None:
+            return found
+        if self.depth or _BEGINS.match(row):
+            bare = _STRING.sub(b"", row)
+            opened, closed = (sum(map(bare.count, both)) for both in ((b"{", b"["), (b"}", b"]")))
+            self.depth += opened - closed
+            if self.depth > 0:
+                self.add(b"\n")
+                self.row_at = len(self.kept)
+                return None
+        return self._read_whole()
+
+    def _read_whole(self) -> list[SessionMessage]:
+        data = bytes(self.kept).strip(_AROUND)
         try:
-            return _message(data)
-        except ValueError:
-            pass
-        try:
-            return _message(_sound(data))
+            return _messages(_sound(data))
         except (ValueError, RecursionError):
             is_answer = b'"method"' not in data[:_SHOWN]
-            self.tail = data[-_SHOWN:]
-            return self._refused(mcp_types.INVALID_REQUEST) if is_answer else None
+            return self._refused(mcp_types.INVALID_REQUEST, data, data[-_SHOWN:]) if is_answer else []
 
-    def _refused(self, code: int = TOO_LARGE) -> SessionMessage | None:
+    def _refused(self, code: int, head: bytes, tail: bytes) -> list[SessionMessage]:
         """An error for the call that the line answers, where it says which one."""
         text = "the message cannot be read"
         if code == TOO_LARGE:
             text = f"the message is longer than {self.most} bytes"
-        found = _ID_FIRST.match(bytes(self.kept)) or _ID_LAST.search(self.tail)
+        found = _ID_FIRST.match(head) or _ID_LAST.search(tail)
         if found is None:
-            return None
+            return []
         error = mcp_types.ErrorData(code=code, message=text)
-        return SessionMessage(
-            mcp_types.JSONRPCError(jsonrpc="2.0", id=int(found[1]), error=error)
-        )
+        return [
+            SessionMessage(mcp_types.JSONRPCError(jsonrpc="2.0", id=int(found[1]), error=error))
+        ]
 
 
-def _message(data: bytes) -> SessionMessage:
-    return SessionMessage(mcp_types.jsonrpc_message_adapter.validate_json(data, by_name=False))
+def _read(data: bytes) -> list[SessionMessage] | None:
+    try:
+        return _messages(data)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _messages(data: bytes) -> list[SessionMessage]:
+    """The message, or those of a batch, which protocol 2025-03-26 has; what is odd in one is left out.
+
+    Raises:
+        ValueError: it is no message.
+        RecursionError: it is too deep.
+    """
+    if data.startswith(b"{"):
+        return [SessionMessage(mcp_types.jsonrpc_message_adapter.validate_json(data, by_name=False))]
+    made = []
+    for one in json.loads(data)[:MOST_IN_BATCH]:
+        with suppress(ValidationError):
+            told = mcp_types.jsonrpc_message_adapter.validate_python(one, by_name=False)
+            made.append(SessionMessage(told))
+    return made
 
 
 def _sound(data: bytes) -> bytes:

@@ -24,6 +24,10 @@ CONNECT_S = 30.0
 READ_S = 300.0
 """A server may hold a stream open; each call has a time-out of its own."""
 DRAIN_S = 0.1
+ASIDE_S = 10.0
+MOST_ASIDE = 32
+"""Messages that are sent while others go on; more are dropped."""
+_SMALL = 4096
 GONE = -32_091
 """The code of the error that stands for a server that could not be asked."""
 _OURS = frozenset({b"host", b"content-length", b"transfer-encoding", b"connection", b"accept-encoding"})
@@ -73,8 +77,12 @@ class _Guarded(httpx2.AsyncBaseTransport):
             auto_decompress=False, skip_auto_headers=("User-Agent", "Accept", "Content-Type"),
             timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_S, sock_read=READ_S),
         )  # fmt: skip
+        self._aside: set[asyncio.Task[None]] = set()
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        if _needs_no_answer(await request.aread()):
+            self._send_aside(request)
+            return httpx2.Response(202)
         watch = WATCH.get()
         if watch is not None:
             watch.asked = True
@@ -123,8 +131,40 @@ class _Guarded(httpx2.AsyncBaseTransport):
             answer.status, headers=list(answer.raw_headers), stream=_Body(answer, most)
         )
 
+    def _send_aside(self, request: httpx2.Request) -> None:
+        """Without waiting: the client sends one message after the other, and a server that is slow
+        to take this one would hold up the calls of other requests.
+        """
+        if len(self._aside) < MOST_ASIDE:
+            task = asyncio.create_task(self._send(request))
+            self._aside.add(task)
+            task.add_done_callback(self._aside.discard)
+
+    async def _send(self, request: httpx2.Request) -> None:
+        try:
+            async with asyncio.timeout(ASIDE_S):
+                await (await self._ask(request, None)).aclose()
+        except (StageProblem, httpx2.HTTPError, aiohttp.ClientError, OSError):
+            pass  # nobody waits for it
+
     async def aclose(self) -> None:
+        for task in (left := list(self._aside)):
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
         await self._session.close()
+
+
+def _needs_no_answer(body: bytes) -> bool:
+    """Whether a message says that a call was given up, or answers the server; they are short."""
+    if not 0 < len(body) <= _SMALL:
+        return False
+    try:
+        told = json.loads(body)
+    except ValueError:
+        return False
+    if not isinstance(told, dict):
+        return False
+    return told.get("method") == "notifications/cancelled" or bool({"result", "error"} & told.keys())
 
 
 def _says_unknown(data: bytes) -> bool:

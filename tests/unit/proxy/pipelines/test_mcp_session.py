@@ -178,10 +178,93 @@ async def test_a_program_that_ended_between_two_calls_is_started_by_the_next():
     await source.close()
 
 
+SAYS = """
+import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "id" not in asked:
+        continue
+    results = {
+        "initialize": {"protocolVersion": "2025-03-26", "capabilities": {"tools": {}},
+                       "serverInfo": {"name": "n", "version": "1"}},
+        "tools/list": {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]},
+        "tools/call": {"content": [{"type": "text", "text": "hei"}]},
+    }
+    answer = {"jsonrpc": "2.0", "id": asked["id"]}
+    if asked["method"] in results:
+        answer["result"] = results[asked["method"]]
+    else:
+        answer["error"] = {"code": -32601, "message": "no such method"}
+    if asked["method"] == "tools/call":
+        print(SAID, flush=True)
+    else:
+        print(json.dumps(answer), flush=True)
+"""
+
+
+def saying(said: str) -> dict[str, object]:
+    """Settings of a server of protocol 2025-03-26 that answers each call with ``said``."""
+    return {"command": (sys.executable, "-c", SAYS.replace("SAID", said)), "tools": ("echo",)}
+
+
+@pytest.mark.parametrize("said", ["json.dumps([answer])", "json.dumps(answer, indent=2)"])
+async def test_a_program_may_answer_in_batches_and_over_several_lines(said: str):
+    """Protocol 2025-03-26 has batches; some servers print their JSON for people."""
+    async with tools_of(**saying(said)) as tools:
+        assert await asyncio.wait_for(tools["echo"].call({}, TRACE), 10) == "hei"
+
+
+async def test_a_call_that_times_out_tells_that_its_server_said_what_nobody_could_read():
+    """But not what it said, which may be anything."""
+    async with tools_of(**saying('"CANARY\\nmore"')) as tools:
+        trace = Trace(1, 2, 1)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(tools["echo"].call({}, trace), 1)
+    assert trace.hints == [
+        "meanwhile its output had 2 lines or events that are no messages of the protocol"
+    ]
+
+
+DEAF = SAYS + """
+    if asked["method"] == "tools/list":
+        import time
+        time.sleep(600)
+"""
+
+
+async def test_a_call_to_a_program_that_reads_nothing_ends_at_its_limit():
+    """What tells such a server that the call was given up was waited for too, for 5 s more. What
+    it does not read is not written again and again.
+    """
+    command = (sys.executable, "-c", DEAF.replace("SAID", "1"))
+    async with tools_of(command=command, tools=("echo",)) as tools:
+        for _ in range(3):
+            began = asyncio.get_running_loop().time()
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(tools["echo"].call({"a": "x" * 500_000}, TRACE), 0.2)
+            assert asyncio.get_running_loop().time() - began < 3
+
+
+async def test_a_server_that_is_slow_to_hear_that_a_call_was_given_up_holds_up_no_other():
+    """The official client sends one message after the other."""
+    async with old() as (server, tools):
+        server.held = "tools/call notifications/cancelled"
+        for _ in range(2):
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(tools["echo"].call({}, TRACE), 0.2)
+        async with asyncio.timeout(10):
+            while server.asked["notifications/cancelled"] < 2:  # noqa: ASYNC110  no other sign
+                await asyncio.sleep(0.01)
+        server.held = "notifications/cancelled"
+        assert (await asyncio.wait_for(tools["echo"].call({}, TRACE), 10)).startswith("hei")
+
+
 ODD = [
     (Reply([b"<html>CANARY"], content_type="text/html", framing="length"), "bad_answer"),
     (Reply([b'{"CANARY'], content_type="application/json", framing="length"), "bad_answer"),
     (Reply([b"data: CANARY\n\n"]), "bad_answer"),
+    (Reply([b'[{"jsonrpc":"2.0","id":3,"result":{"content":[]}}]'],
+           content_type="application/json", framing="length"), "bad_answer"),
     (Reply([b"CANARY"], status=401, framing="length"), "401"),
     (Reply([b"CANARY"], status=500, framing="length"), "500"),
     (Reply([b""], status=307, framing="length", headers=[("Location", "http://h/?CANARY")]),

@@ -16,8 +16,9 @@ from proxy.pipelines import web
 from proxy.pipelines.runs import Trace
 from proxy.pipelines.tools.kit import ReadyTool
 from proxy.pipelines.tools.later import started_later
-from proxy.pipelines.tools.mcp_web import GONE, WATCH, Watch, make_client
-from tests.fake_llm.server import Pause, Reply, Step, fake_llm
+from proxy.pipelines.tools.mcp_web import GONE, MOST_ASIDE, WATCH, Watch, make_client
+from tests.fake_llm.server import Gate, Pause, Reply, Step, fake_llm
+from tests.support.held import held, nothing_more_than
 
 NAME = "tools.example"
 OK = Reply([b"{}"], content_type="application/json", framing="length")
@@ -105,6 +106,26 @@ async def test_a_connection_is_used_again(steps: list[Step]):
                     break
     assert len(server.requests) == 3
     assert server.connections == 1
+
+
+@pytest.mark.parametrize(
+    "message",
+    [{"method": "notifications/cancelled"}, {"id": 1, "result": {}}, {"id": 1, "error": {}}],
+)
+async def test_what_needs_no_answer_is_sent_aside(message: dict[str, object]):
+    """A server that never takes it holds up nobody, at the end neither; past a number it is dropped."""
+    never = asyncio.Event()
+    async with fake_llm(Reply([Gate(never)], head_first=False)) as server:
+        before = held()
+        async with make_client({}, 1000, ()) as client:
+            for _ in range(MOST_ASIDE + 5):
+                answer = await asyncio.wait_for(client.post(server.url, json=message), 10)
+                assert answer.status_code == 202
+            async with asyncio.timeout(10):
+                while len(server.requests) < MOST_ASIDE:  # noqa: ASYNC110  no other sign
+                    await asyncio.sleep(0.01)
+        assert len(server.requests) == MOST_ASIDE
+        await nothing_more_than(before)
 
 
 async def test_a_server_that_is_down_fails_the_call_and_no_other():

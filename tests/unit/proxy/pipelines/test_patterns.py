@@ -7,6 +7,7 @@ import pytest
 from proxy.pipelines.problems import StageProblem
 from proxy.pipelines.runs import Trace
 from proxy.pipelines.tools.kit import ReadyTool, ToolCall, _arguments, check_schema
+from proxy.pipelines.tools.patterns import matcher
 
 
 async def _nothing(_arguments: dict[str, object], _trace: Trace) -> str:
@@ -44,3 +45,43 @@ def test_a_pattern_of_another_kind_is_said_and_left_to_the_tool(caplog: pytest.L
     """Looking around takes no bounded time."""
     assert given(r"^(?!never)\w+(?<!x)$", "never") == {"a": "never"}
     assert "not applied" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("pattern", "good", "bad"),
+    [
+        (r"^\p{L}+$", "Ærø", "a1"),
+        (r"^\u{e9}[\p{L}-]$", "éa", "e1"),
+        (r"^(?<year>\d{4})$", "2024", "24"),
+        (r"^\d+$", "12", "٣"),
+        (r"^\w+$", "a_1", "é"),
+        (r"^[\w-\.]+$", "a-b.c", "a b"),
+        (r"^[[a-z]+$", "[a", "A"),
+        (r"^[a-z&&b~~c]+$", "a&~", "-"),
+        (r"^\cA$", "\x01", "A"),
+        (r"^[^]$", "x", ""),
+        (r"^{a}$", "{a}", "a"),
+        (r"^\/$", "/", "x"),
+        ("a$", "ba", "a\n"),
+    ],
+)
+def test_patterns_mean_what_json_schema_says(pattern: str, good: str, bad: str):
+    """ECMA 262: Python's engine refused some of these, and the tool with them, and read others
+    in another way.
+    """
+    found = matcher(pattern)
+    assert (found.search(good), found.search(bad)) == (True, False)
+
+
+@pytest.mark.parametrize("pattern", ["(a{1,400}){1,400}", "a" * 3000, r"(a)\1", "(", ")", "[", "a{2,1}"])
+def test_patterns_that_are_too_large_or_none_are_not_applied(pattern: str):
+    """Nor is one on a text for which it would take long."""
+    assert matcher(pattern).search("a") is None
+
+
+def test_a_text_that_would_take_a_pattern_long_is_left_to_the_tool():
+    """Linear still means its states times the characters."""
+    found = matcher(".*a.{0,900}b" * 3)
+    assert found.search("a" * 100) is False
+    assert found.search("a" * 100_000) is None
+    assert matcher("^(a+)+$").search("a" * 1_000_000 + "!") is False
