@@ -52,7 +52,7 @@ async def run_embedded(
     host, port = sock.getsockname()[:2]
     tap = EngineTap(clock, exporter.put_step)
     after = Afterwards()
-    recorder = Recorder(settings, clock, ids, exporter, "engine", tap.load, after.add)
+    recorder = Recorder(settings, clock, ids, exporter, "engine", tap.load, after.add, tap.tie)
     context = None
     try:
         with stderr_to(engine_log):

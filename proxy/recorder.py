@@ -16,7 +16,7 @@ from proxy.request.prompt_marks import PromptMarks
 from proxy.request.record import Arrival
 from proxy.request.spans import drafts, span_count
 from proxy.settings import TAG_LIMIT, TAG_NAME, TAG_TEXT, ProxySettings
-from tracer.clock import Anchor, Clock
+from tracer.clock import Clock, Tie
 from tracer.export_settings import SpanGroup
 from tracer.ids import IdSource
 
@@ -71,7 +71,7 @@ class Recorder:
     """Makes a :class:`LiveRequest` of each request and one record of it at its end.
 
     Not thread-safe: used from the event loop only. ``load`` is asked at arrival; ``later``
-    is given the making of each record.
+    is given the making of each record; ``tie`` places requests beside what else it places.
     """
 
     def __init__(
@@ -83,6 +83,7 @@ class Recorder:
         source: str,
         load: Callable[[], EngineLoad] = EngineLoad,
         later: Callable[[Callable[[], None]], None] = at_once,
+        tie: Tie | None = None,
     ) -> None:
         self._settings = settings
         self._clock = clock
@@ -91,7 +92,7 @@ class Recorder:
         self._source = source
         self._load = load
         self._later = later
-        self._anchor = Anchor.take(clock)
+        self._tie = tie or Tie(clock)
         self._ready_mono_ns = clock.mono_ns()
         self._propagator = TraceContextTextMapPropagator()
         self._prompt_marks = PromptMarks()
@@ -121,6 +122,7 @@ class Recorder:
             path=path,
             start_mono_ns=start_mono_ns,
             arrival=arrival,
+            anchor=self._tie.anchor(),
             tags={**self._settings.tags, **tags},
             trace_flags=flags,
             operation=operation,
@@ -136,7 +138,7 @@ class Recorder:
         try:
             record = live.record(self._source, self._prompt_marks.of(live.prompt_seen))
             group = SpanGroup(
-                record.trace_id, span_count(record), lambda: drafts(record, self._anchor, self._ids)
+                record.trace_id, span_count(record), lambda: drafts(record, live.anchor, self._ids)
             )
             self._sink.put_spans(group)
         except Exception:

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Protocol
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+STEP_NS = 20_000
+"""A wall clock that is further from where its anchor has it was set; reading both takes less."""
 RECENT_NS = 60_000_000_000
 """An older stamp is not one of the kernel's for bytes just read."""
 
@@ -57,11 +59,34 @@ class Anchor:
 
     @classmethod
     def take(cls, clock: Clock) -> Anchor:
-        return cls(mono_ns=clock.mono_ns(), unix_ns=clock.unix_ns())
+        """Of three readings the one with the least between the clocks: a thread may lose its core there."""
+        tries = []
+        for _ in range(3):
+            before, unix_ns, after = clock.mono_ns(), clock.unix_ns(), clock.mono_ns()
+            tries.append((after - before, cls((before + after) // 2, unix_ns)))
+        return min(tries, key=lambda one: one[0])[1]
 
     def to_unix_ns(self, mono_ns: int) -> int:
         """The wall time of a monotonic stamp; differences are kept exactly."""
         return self.unix_ns + (mono_ns - self.mono_ns)
+
+
+class Tie:
+    """The anchor of a process that runs long, taken anew when the wall clock was set.
+
+    Not thread-safe, and need not be: two threads at once take two anchors that are alike.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._anchor = Anchor.take(clock)
+
+    def anchor(self) -> Anchor:
+        """For what begins now; what has begun keeps the one it began with."""
+        drift = self._clock.unix_ns() - self._anchor.to_unix_ns(self._clock.mono_ns())
+        if not -STEP_NS < drift < STEP_NS:
+            self._anchor = Anchor.take(self._clock)
+        return self._anchor
 
 
 def boot_id() -> str | None:

@@ -28,7 +28,7 @@ from proxy.recorder import EngineLoad
 from proxy.request.call import EngineCall
 from proxy.request.live import CURRENT, LiveRequest
 from tracer import semconv
-from tracer.clock import Anchor, Clock, seconds_to_ns
+from tracer.clock import Clock, Tie, seconds_to_ns
 from tracer.otlp import LogRecordDraft
 
 log = logging.getLogger("stagelens.engine")
@@ -67,12 +67,14 @@ class EngineTap:
     _bound: dict[str, tuple[EngineCall, int]] = field(default_factory=dict)
     _load: EngineLoad = field(default_factory=lambda: EngineLoad(0, 0))
     _engine: Any = None
-    _anchor: Anchor | None = None
+    tie: Tie = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.tie = Tie(self.clock)
 
     def attach(self, engine: Any) -> None:
         """Wrap the four places; do it before the engine's first request."""
         self._engine = engine
-        self._anchor = Anchor.take(self.clock)
         chat, embeddings = self._wrap_call("chat"), self._wrap_call("embeddings")
         places = (
             (engine, "generate", chat),
@@ -224,7 +226,7 @@ class EngineTap:
 
     def _step(self, stats: Any, engine_index: int, end_mono_ns: int) -> None:
         details = getattr(stats, "iteration_details", None)
-        if details is None or self._anchor is None or details.is_dummy:
+        if details is None or details.is_dummy:
             return
         duration_ns = round(details.elapsed_ms * 1e6)
         attributes: dict[str, str | bool | int | float] = {
@@ -239,7 +241,7 @@ class EngineTap:
             semconv.STEP_WAITING: stats.num_waiting_reqs,
             semconv.STEP_KV_CACHE_USAGE: float(stats.kv_cache_usage),
         }
-        start = self._anchor.to_unix_ns(end_mono_ns - duration_ns)
+        start = self.tie.anchor().to_unix_ns(end_mono_ns - duration_ns)
         self.put_step(LogRecordDraft(semconv.EVENT_ENGINE_STEP, start, attributes))
 
     def _fault(self) -> None:

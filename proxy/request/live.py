@@ -20,6 +20,7 @@ from proxy.request.work import StageRun
 from proxy.stream.clocks import Clocks, StreamClocks
 from proxy.upstream.dialects import Answer, read_event
 from proxy.upstream.usage import Usage
+from tracer.clock import Anchor
 
 WHOLE_LIMIT = 4 * 1024 * 1024
 """A whole answer that is longer is not read."""
@@ -37,6 +38,7 @@ class LiveRequest:
     path: str
     start_mono_ns: int
     arrival: Arrival
+    anchor: Anchor
     tags: Mapping[str, str]
     trace_flags: int = 1
     end_mono_ns: int = 0

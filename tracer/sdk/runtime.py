@@ -29,7 +29,7 @@ from tracer.sdk.starts import Starts
 log = logging.getLogger("stagelens.sdk")
 CAPTURE_SWITCH = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 """The GenAI conventions' own switch: ``SPAN_ONLY`` or ``SPAN_AND_EVENT`` capture content."""
-STEP_NS = 1_000_000_000
+STEP_NS = 1_000_000
 Redact = Callable[[str, str], str]
 """Given an attribute's name and text, the text to record instead."""
 
@@ -88,8 +88,9 @@ class Runtime:
         ``mono_ns`` is now. Only for spans that begin from here on; a span's own length stays.
         """
         drift = self.clock.unix_ns() - mono_ns - self.offset_ns
-        if not -STEP_NS < drift < STEP_NS:
-            self.offset_ns += drift
+        if not -STEP_NS < drift < STEP_NS:  # or the thread lost its core since mono_ns was read
+            now = Anchor.take(self.clock)
+            self.offset_ns = now.unix_ns - now.mono_ns
 
     def fault(self) -> None:
         """A fault of ours: counted, told at a limited rate, and never the application's.

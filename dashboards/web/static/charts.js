@@ -75,13 +75,15 @@ export function throughput(series) {
   })), { xaxis: { title: { text: "requests/s" }, rangemode: "tozero" }, yaxis: { title: { text: "E2E, s" }, rangemode: "tozero" } });
 }
 
-// Tokens for all users and for one, at each concurrency; the knee is marked, and thin levels are open circles.
+// Tokens for all users and for one, at each concurrency; the knee is marked, and thin levels are open. The two have
+// shapes of their own: a single level stands at the same height on both axes, and one would hide the other.
 export function levels(figures) {
-  const x = figures.levels.map((l) => l.concurrency), marker = { size: 7, symbol: figures.levels.map((l) => (l.thin ? "circle-open" : "circle")) };
+  const x = figures.levels.map((l) => l.concurrency);
+  const marker = (shape, size) => ({ size, symbol: figures.levels.map((l) => (l.thin ? `${shape}-open` : shape)) });
   const knee = figures.levels.find((l) => l.label === figures.knee);
   return chart("Output tokens per second for all users and for one, by requests in flight", (tone) => [
-    { x, y: figures.levels.map((l) => l.tokens_per_s), name: "all users", mode: "lines+markers", line: { color: tone("decode") }, marker },
-    { x, y: figures.levels.map((l) => l.user_tokens_per_s), name: "one user", mode: "lines+markers", line: { color: tone("queue") }, marker, yaxis: "y2" },
+    { x, y: figures.levels.map((l) => l.tokens_per_s), name: "all users", mode: "lines+markers", line: { color: tone("decode") }, marker: marker("square", 12) },
+    { x, y: figures.levels.map((l) => l.user_tokens_per_s), name: "one user", mode: "lines+markers", line: { color: tone("queue") }, marker: marker("circle", 7), yaxis: "y2" },
     ...(knee ? [{ x: [knee.concurrency], y: [knee.tokens_per_s], name: "knee", mode: "markers", marker: { color: tone("bad"), size: 12, symbol: "diamond" } }] : []),
   ], { xaxis: { title: { text: "requests in flight" } }, yaxis: { title: { text: "tokens/s, all" }, rangemode: "tozero" },
     yaxis2: { showgrid: false, title: { text: "tokens/s, one user" }, overlaying: "y", side: "right", rangemode: "tozero" }, margin: { l: 64, r: 64, t: 8, b: 40 } });

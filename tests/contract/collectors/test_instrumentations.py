@@ -55,6 +55,9 @@ def instrumented(request: pytest.FixtureRequest, live: LiveReceiver) -> Iterator
     gc.collect()  # what the instrumentations leave to it must not be collected in another's code
 
 
+SET_NS = 10_000_000
+
+
 def answer(stream: bool) -> Reply:
     """Five tokens, the first at 0.2 s and then one each 0.05 s, without a role chunk before."""
     if not stream:
@@ -103,7 +106,8 @@ async def test_a_call_of_the_openai_client_below_a_task_is_a_request(live, instr
     assert "CANARY" not in str(row)
     assert row["E2ENs"] == sum(int(str(v)) for k, v in row.items() if k in STAGES)
     if stream:
-        assert 0.2e9 <= int(str(row["FirstTokenNs"])) <= seen
+        # Their spans are of the wall clock, which a host may set by some milliseconds meanwhile.
+        assert 0.2e9 - SET_NS <= int(str(row["FirstTokenNs"])) <= seen + SET_NS
         assert int(str(row["DecodeNs"])) > 0
 
 

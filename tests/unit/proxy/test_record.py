@@ -25,7 +25,7 @@ def ns(seconds: float) -> int:
 def live(**more: object) -> LiveRequest:
     made = LiveRequest(
         trace_id=1, span_id=1000, parent_span_id=None, method="POST", path="/v1/chat/completions",
-        start_mono_ns=0, arrival=Arrival(3, 2, 1, True), tags={"team": "a"}, operation="chat",
+        start_mono_ns=0, arrival=Arrival(3, 2, 1, True), anchor=ANCHOR, tags={"team": "a"}, operation="chat",
         route="/v1/chat/completions", http_status=200,
     )  # fmt: skip
     for name, value in more.items():
