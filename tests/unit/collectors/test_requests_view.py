@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -17,7 +18,7 @@ RECORD: dict[str, object] = {
     semconv.RECORD_VERSION: 1, semconv.HTTP_ROUTE: "/v1/chat/completions",
     semconv.HTTP_RESPONSE_STATUS_CODE: 200, semconv.ERROR_TYPE: "E", semconv.STATUS: "ok",
     semconv.OPERATION: "chat", semconv.MODEL: "m", semconv.STREAM: True, semconv.CHOICES: 2,
-    semconv.FINISH_REASON: "stop", semconv.E2E_NS: 10_000, semconv.HANDOFF_NS: 5,
+    semconv.FINISH_REASON: "stop", semconv.E2E_NS: sum(range(100, 108)), semconv.HANDOFF_NS: 5,
     semconv.PREEMPTED_NS: 6, semconv.PREEMPTIONS: 1, semconv.FIRST_CHUNK_NS: 7,
     semconv.FIRST_TOKEN_NS: 8, semconv.FIRST_ANSWER_NS: 9, semconv.TPOT_NS: 1.5,
     semconv.ITL_NS: "3,4,5", semconv.ITL_KIND: "token", semconv.INPUT_TOKENS: 11,
@@ -45,7 +46,7 @@ def test_every_attribute_of_the_record_has_its_column(store):
         "TraceId": f"{1:032x}", "SpanId": f"{1:016x}", "ServiceName": "svc",
         "ServiceInstance": "i1", "Model": "m", "Operation": "chat",
         "Route": "/v1/chat/completions", "HttpStatus": 200, "Status": "ok", "ErrorType": "E",
-        "FinishReason": "stop", "Stream": True, "Choices": 2, "E2ENs": 10_000, "PromptNs": 100,
+        "FinishReason": "stop", "Stream": True, "Choices": 2, "E2ENs": 828, "PromptNs": 100,
         "RetrievalNs": 101, "QueueNs": 102, "PrefillNs": 103, "DecodeNs": 104, "ToolNs": 105,
         "DeliverNs": 106, "UnattributedNs": 107, "HandoffNs": 5, "PreemptedNs": 6,
         "StageCounts": {"prefill": 2, "decode": 1}, "FirstChunkNs": 7, "FirstTokenNs": 8,
@@ -79,3 +80,49 @@ def test_a_hostile_senders_garbage_cannot_stop_the_insert(store, garbage):
     finite = {k: v for k, v in garbage.items() if not (isinstance(v, int) and abs(v) >= 2**63)}
     row = stored(store, {**finite, semconv.RECORD_VERSION: 1}, token=uuid.uuid4().hex)
     assert row["TpotNs"] is None or row["TpotNs"] == row["TpotNs"]
+
+
+SPAN_NS = 1_000_000  # of tests.support.otlp.span
+MOST = 10 * 365 * 86_400 * 10**9
+
+
+@pytest.mark.parametrize("told", [
+    {semconv.E2E_NS: 10_000},
+    {semconv.stage_ns(Stage.QUEUE): 50_000_000_000},
+    {semconv.stage_ns(Stage.QUEUE): str(2**64 - 1), semconv.stage_ns(Stage.DECODE): 207},
+    {semconv.stage_ns(Stage.TOOL): "x"},
+    {semconv.stage_ns(Stage.TOOL): -105},
+])  # fmt: skip
+def test_a_record_whose_stages_do_not_add_up_keeps_its_time_undivided_and_says_so(store, told):
+    """Too much, too little, a sum beyond 64 bits, a word, a negative one."""
+    row = stored(store, {**RECORD, **told})
+    whole = told.get(semconv.E2E_NS, 828)
+    assert (row["E2ENs"], row["UnattributedNs"]) == (whole, whole)
+    assert {row[name] for name in ("PromptNs", "RetrievalNs", "QueueNs", "PrefillNs", "DecodeNs",
+                                   "ToolNs", "DeliverNs", "HandoffNs", "PreemptedNs")} == {0}  # fmt: skip
+    assert row["Repairs"] == ["a:b", "c", "stages_do_not_add_up"]
+
+
+@pytest.mark.parametrize(("told", "lost"), [
+    ({semconv.TPOT_NS: 1e308}, "TpotNs"),
+    ({semconv.TPOT_NS: -1.0}, "TpotNs"),
+    ({semconv.TPOT_NS: float("nan")}, "TpotNs"),
+    ({semconv.FIRST_TOKEN_NS: 829}, "FirstTokenNs"),
+    ({semconv.FIRST_CHUNK_NS: str(2**64 - 1)}, "FirstChunkNs"),
+    ({semconv.FIRST_ANSWER_NS: -1}, "FirstAnswerNs"),
+    ({"stagelens.cost": float("inf")}, "Cost"),
+    ({"stagelens.cost": -0.5}, "Cost"),
+])  # fmt: skip
+def test_a_figure_that_cannot_be_is_no_data_and_costs_the_others_nothing(store, told, lost):
+    row = stored(store, {**RECORD, "stagelens.cost": 0.5, **told})
+    assert row[lost] is None
+    whole = {"TpotNs": 1.5, "FirstChunkNs": 7, "FirstTokenNs": 8, "FirstAnswerNs": 9, "Cost": 0.5}
+    assert {name: row[name] for name in whole if name != lost} == {n: v for n, v in whole.items() if n != lost}
+    assert row["Repairs"] == ["a:b", "c"]
+
+
+@pytest.mark.parametrize("told", ["", "x", -1, MOST + 1, str(2**64 - 1)])
+def test_an_end_to_end_time_that_cannot_be_is_the_spans_own(store, told):
+    row = stored(store, {semconv.RECORD_VERSION: 1, semconv.E2E_NS: told, semconv.ITL_NS: f"3,{2**64 - 1}"})
+    assert row["E2ENs"] == row["UnattributedNs"] == SPAN_NS
+    assert row["ItlNs"] == [3]
