@@ -123,8 +123,8 @@ def _token(span: Span) -> int | None:
         return span.start_ns + told
     if langfuse := span.attributes.get(names.LANGFUSE_FIRST):
         return _instant(langfuse)
-    milliseconds = span.number(names.DYNAMO_FIRST_MS) if span.name == names.DYNAMO_ROOT else None
-    return None if milliseconds is None else span.start_ns + round(milliseconds * 1e6)
+    told = span.milliseconds(names.DYNAMO_FIRST_MS) if span.name == names.DYNAMO_ROOT else None
+    return None if told is None else span.start_ns + told
 
 
 def _is_inside(span: Span, at_ns: int) -> bool:

@@ -53,6 +53,11 @@ class Span:
         value = self.number(name)
         return None if value is None or value > 1e9 else round(value * 1e9)
 
+    def milliseconds(self, name: str) -> int | None:
+        """Milliseconds as whole nanoseconds, or None."""
+        value = self.number(name)
+        return None if value is None or value > 1e12 else round(value * 1e6)
+
     def count(self, names: Iterable[str]) -> int | None:
         """The first of ``names`` that is a count, or None."""
         for name in names:

@@ -62,7 +62,7 @@ SELECT
   multiIf(SpanAttributes['stagelens.warm'] = 'true', true, SpanAttributes['stagelens.warm'] = 'false', false, NULL) AS Warm,
   SpanAttributes['stagelens.cold_reason'] AS ColdReason,
   SpanAttributes['stagelens.source'] AS Source,
-  arrayConcat(JSONExtract(SpanAttributes['stagelens.repairs'], 'Array(String)'), if(adds_up, [], ['stages_do_not_add_up'])) AS Repairs,
+  arrayConcat(JSONExtract(SpanAttributes['stagelens.repairs'], 'Array(String)'), if(adds_up, [], ['stages_do_not_add_up:undivided'])) AS Repairs,
   CAST(mapApply((k, v) -> (substring(k, 15), v),
     mapFilter((k, v) -> startsWith(k, 'stagelens.tag.'), CAST(SpanAttributes, 'Map(String, String)'))
   ), 'Map(LowCardinality(String), String)') AS Tags,

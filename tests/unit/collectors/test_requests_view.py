@@ -100,7 +100,7 @@ def test_a_record_whose_stages_do_not_add_up_keeps_its_time_undivided_and_says_s
     assert (row["E2ENs"], row["UnattributedNs"]) == (whole, whole)
     assert {row[name] for name in ("PromptNs", "RetrievalNs", "QueueNs", "PrefillNs", "DecodeNs",
                                    "ToolNs", "DeliverNs", "HandoffNs", "PreemptedNs")} == {0}  # fmt: skip
-    assert row["Repairs"] == ["a:b", "c", "stages_do_not_add_up"]
+    assert row["Repairs"] == ["a:b", "c", "stages_do_not_add_up:undivided"]
 
 
 @pytest.mark.parametrize(("told", "lost"), [

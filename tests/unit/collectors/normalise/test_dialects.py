@@ -203,6 +203,14 @@ def test_dynamo_without_a_worker_that_exports():
     assert stages_ms(row) == {"queue": 40, "decode": 700, "unattributed": 260}
 
 
+@pytest.mark.parametrize("told", [1e308, -1, float("inf"), 10**300, "x"])
+def test_a_first_token_that_cannot_be_is_none(told):
+    """No trace is lost for it, nor a figure made of it."""
+    row = only(s(1, None, "http-request", 0, 1000, {"output_tokens": 11, "ttft_ms": told, "model": "m"}))
+    assert (row["FirstTokenNs"], row["OutputTokens"]) == (None, 11)
+    assert stages_ms(row) == {"unattributed": 1000}
+
+
 def test_litellms_proxy_request_is_counted_once():
     """The server span is the request; litellm_request and its raw child are one call."""
     llm = {
