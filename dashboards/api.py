@@ -8,7 +8,7 @@ up the event loop, which also takes in telemetry. An error is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from dashboards.access import TokenGate
+from dashboards.access import HostGate, TokenGate
 from dashboards.errors import KINDS, DashboardError
 from dashboards.prices import Prices
 from dashboards.queries.base import QueryLimits, QueryStore
@@ -48,11 +48,12 @@ def build_api(
     limits: QueryLimits | None = None,
     prices: Prices | None = None,
     token: str | None = None,
+    hosts: Sequence[str] | None = None,
 ) -> FastAPI:
     """The API over ``store``; ``counts`` are asked of the collector at each report.
 
     ``prices`` is the table for questions that bring none of their own. With a ``token``
-    it answers none but those who bring it.
+    it answers none but those who bring it; with ``hosts`` none that ask it by another site's name.
     """
     at = clock or SystemClock()
     source = StoreSource(store, at, counts, limits, prices)
@@ -70,6 +71,8 @@ def build_api(
     add_page(app)
     if token is not None:
         app.add_middleware(TokenGate, token=token)
+    if hosts is not None:
+        app.add_middleware(HostGate, hosts=hosts)
     app.add_middleware(HeadAsGet)
     app.include_router(reading_routes(source, store, at, gate))
     app.include_router(view_routes(source, at, gate))

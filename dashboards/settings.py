@@ -27,6 +27,9 @@ class ApiSettings(BaseModel):
         ge=1000,
         description="of more requests than this a question about distributions reads a part",
     )
+    hosts: tuple[str, ...] = Field(
+        default=(), description="names by which an API on loopback without a token may be asked"
+    )
 
 
 def read_token(settings: ApiSettings) -> str | None:

@@ -169,7 +169,7 @@ def collect(
         run_collector(
             config.collect, StoreUrl.parse(url), host, ports, told,
             with_parent=with_parent, prices=config.prices, token=token,
-            most_read=config.api.most_read, data_dir=config.data_dir,
+            asking=config.api, data_dir=config.data_dir,
         )
     )  # fmt: skip
 

@@ -50,16 +50,16 @@ async def run_collector(
     ready_files: Sequence[Path],
     *,
     with_parent: bool,
+    asking: ApiSettings,
     prices: Prices | None = None,
     token: str | None = None,
-    most_read: int = ApiSettings().most_read,
     data_dir: Path | None = None,
 ) -> None:
     """Serve OTLP and the API until a signal comes or the parent is gone; then flush.
 
     ``ports`` are those of OTLP/HTTP, OTLP/gRPC and the API. ``ready_files`` hold the
-    addresses while it runs. The API asks for ``token``, if any, and reads a part of more than
-    ``most_read`` requests. The spool for a server's
+    addresses while it runs. The API asks for ``token``, if any; ``asking`` is what else it is
+    told. The spool for a server's
     store lies in ``data_dir``, or else in the default data folder.
 
     Raises:
@@ -94,8 +94,11 @@ async def run_collector(
                 "api": url_of(api_sock), "pid": os.getpid(),
             }  # fmt: skip
             socks = otlp_sock, api_sock
-            limits = QueryLimits(most_read=most_read)
-            api = build_api(store, receiver.counts, limits=limits, prices=prices, token=token)
+            limits = QueryLimits(most_read=asking.most_read)
+            api = build_api(
+                store, receiver.counts, limits=limits, prices=prices, token=token,
+                hosts=asking.hosts if token is None and is_loopback(host) else None,
+            )  # fmt: skip
             add_documents(api, DocumentTable(store, SystemClock()))
             _warn_if_open(host, token)
             await _serve(receiver, grpc, api, settings, socks, facts, ready_files, with_parent, stop)

@@ -9,6 +9,7 @@ group are of all its requests, and what is said of its times is that of slices o
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -197,9 +198,14 @@ def _read(row: Row) -> int:
     return int(row.get("read", row.get("requests")) or 0)
 
 
+def _whole(value: float) -> int:
+    """Nanoseconds; a store of before migration 0011 may hold a TPOT that no sum can take."""
+    return round(value) if math.isfinite(value) else sys.maxsize
+
+
 def _figures(row: Row, one: Quantity) -> SummaryFigures:
     n, whole = int(row.get(f"n_{one.name}") or 0), int(row.get("sum_e2e") or 0)
-    spent = round(row[f"sum_{one.name}"]) if n else 0
+    spent = _whole(row[f"sum_{one.name}"]) if n else 0
     levels = row[f"q_{one.name}"] if n else [None] * len(LEVEL_NAMES)
     return SummaryFigures(
         name=one.name,
@@ -209,7 +215,7 @@ def _figures(row: Row, one: Quantity) -> SummaryFigures:
             f"{name}_ns": round(value) if value is not None and math.isfinite(value) else None
             for name, value in zip(LEVEL_NAMES, levels, strict=True)
         },
-        max_ns=round(row[f"max_{one.name}"]) if n else None,
+        max_ns=_whole(row[f"max_{one.name}"]) if n else None,
         sum_ns=spent,
         share=spent / whole if whole and one.name in _STAGES else None,
     )

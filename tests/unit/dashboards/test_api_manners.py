@@ -161,3 +161,23 @@ def test_a_fault_of_ours_is_an_error_of_the_same_form(filled, monkeypatch):
     assert (status, headers["content-type"]) == (500, "application/json")
     assert json.loads(body)["error"] == "failed"
     assert b"inside" not in body
+
+
+def test_an_open_api_answers_by_address_and_by_names_that_are_no_sites(filled):
+    hosts = ["127.0.0.1:8090", "localhost", "[::1]:8090", "[fe80::1]", "collector:8090", "a.localhost",
+             "LLM.Example.com.:80", "192.168.1.5"]  # fmt: skip
+    with served(build_api(filled, None, hosts=("llm.example.com",))) as url:
+        for host in hosts:
+            assert answer(url, "/api/v1/status", Host=host)[0] == 200, host
+
+
+def test_a_page_of_another_site_that_took_this_address_reads_nothing(filled):
+    """DNS rebinding: the browser takes evil.com for its own site, and it answers with 127.0.0.1."""
+    hosts = ["evil.com", "evil.com:8090", "127.0.0.1.evil.com", "x.llm.example.com", "[::1].evil.com",
+             "a.b@c"]  # fmt: skip
+    with served(build_api(filled, None, hosts=("llm.example.com",))) as url:
+        for path in ("/", "/api/v1/status", "/api/v1/health", "/documents/v1?collection=c"):
+            for host in hosts:
+                status, headers, body = answer(url, path, Host=host)
+                assert (status, json.loads(body)["error"]) == (403, "unknown_host"), host
+                assert headers["content-type"] == "application/json"

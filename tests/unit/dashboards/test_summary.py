@@ -229,3 +229,11 @@ def test_groups_beyond_the_limit_are_counted(filled, monkeypatch):
     found = summary(filled, chosen(), ("output_tokens",), now_unix_ns=NOW_UNIX_NS)
     assert (len(found.groups), found.overall.requests) == (2, 400)
     assert found.groups_left_out == 1
+
+
+def test_a_time_beyond_all_sums_takes_no_question_away(store):
+    """Two TPOT of 1e308 in a store of before the view that leaves them out: the others stay readable."""
+    store.requests(*({"decode": S, "TpotNs": 1e308} for _ in range(2)))
+    found = summary(store, chosen(), now_unix_ns=NOW_UNIX_NS)
+    assert {one.name: one.n for one in found.overall.measures}["tpot"] == 2
+    assert {one.name: one.sum_ns for one in found.overall.stages}["decode"] == 2 * S

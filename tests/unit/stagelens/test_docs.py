@@ -134,9 +134,10 @@ def test_every_setting_is_in_the_table_and_the_other_way_round():
 def test_repairs_are_those_of_the_code():
     """Each repair in docs/stages.md is a text of the code, and the other way round."""
     named = {spans[0] for spans in first_cells(section("docs/stages.md", "Repairs"))}
-    sources = [*(ROOT / "proxy").rglob("*.py"), *(ROOT / "collectors").rglob("*.py")]
+    sources = [*(ROOT / "proxy").rglob("*.py"), *(ROOT / "collectors").rglob("*.py"),
+               *(ROOT / "collectors").rglob("*.sql")]  # fmt: skip
     code = "\n".join(file.read_text(encoding="utf-8") for file in sources)
-    assert named == set(re.findall(r'"([a-z]+(?:_[a-z]+)+:[a-z]+(?:_[a-z0-9]+)*)"', code))
+    assert named == set(re.findall(r'["\']([a-z]+(?:_[a-z]+)+:[a-z]+(?:_[a-z0-9]+)*)["\']', code))
 
 
 def test_the_readme_is_short():
