@@ -181,7 +181,8 @@ async def test_an_operation_is_called_with_its_arguments_in_their_places(
     assert first.header("x-key") == "k1"
     assert first.header("traceparent") == TRACE.traceparent
     assert (second.method, json.loads(second.body)) == ("PUT", {"name": "n"})
-    assert tools["put_item"].schema["properties"]["body"]["properties"]["inner"] == {}
+    inner = tools["put_item"].schema["properties"]["body"]["properties"]["inner"]
+    assert inner == {"$ref": "#/$defs/Item"}
 
 
 @pytest.mark.parametrize(
