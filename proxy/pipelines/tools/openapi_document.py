@@ -12,12 +12,12 @@ from typing import Any
 import yaml
 
 from proxy.errors import ProxyError
+from proxy.pipelines.tools.openapi_address import JSON, STYLES, Place
 from proxy.pipelines.tools.openapi_schema import arguments_schema, at
 
 METHODS = ("get", "post", "put", "patch", "delete")
-PLACES = ("path", "query")
-JSON = "json"
-SEPARATORS = {"joined": ",", "spaceDelimited": " ", "pipeDelimited": "|"}
+_IGNORED = ("accept", "content-type", "authorization")
+"""Headers that OpenAPI has told elsewhere than as parameters."""
 _JSON_TYPE = re.compile(r"application/(?:[\w.\-]+\+)?json\s*(?:;.*)?", re.IGNORECASE)
 _ANY_TYPE = ("*/*", "application/*")
 
@@ -26,16 +26,17 @@ log = logging.getLogger("stagelens.proxy")
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One operation: where each argument goes (path, query or the JSON body), and how its parts
-    are told apart there (OpenAPI's ``style`` and ``explode``). ``body_type`` is the body's media type.
+    """One operation: where each argument goes, by the name that the model has for it; what is not
+    there is the JSON ``body``, of the media type ``body_type``. ``headers`` must go with each call.
     """
 
     method: str
     path: str
-    places: dict[str, tuple[str, str]]
+    places: dict[str, Place]
     schema: dict[str, Any]
     description: str
     body_type: str = "application/json"
+    headers: tuple[str, ...] = ()
 
 
 class _Loader(yaml.SafeLoader):
@@ -103,42 +104,77 @@ def _operation(
     document: dict[str, Any], path: str, method: str, operation: dict[str, Any], shared: list[Any]
 ) -> Operation:
     name = operation["operationId"]
-    places: dict[str, tuple[str, str]] = {}
+    kind, body, needed = _body(document, name, operation)
+    given, headers = _parameters(document, name, [*shared, *(operation.get("parameters") or [])])
+    places: dict[str, Place] = {}
     properties: dict[str, Any] = {}
     required: list[str] = []
-    for one in _parameters(document, name, [*shared, *(operation.get("parameters") or [])]):
-        if one["name"] in places:
-            raise ProxyError(f"operation {name} has two arguments named {one['name']}: one must go")
-        places[one["name"]] = (one["in"], _style(one))
+    for called, one in _called(given, ["body"] if kind else []):
+        places[called] = _place(name, one)
         described = one if "schema" in one else next(iter((one.get("content") or {}).values()), {})
-        properties[one["name"]] = described.get("schema") or {}
+        properties[called] = described.get("schema") or {}
         if one.get("required") or one["in"] == "path":
-            required.append(one["name"])
-    _check_path(path, name, [n for n, (place, _) in places.items() if place == "path"])
-    kind, body, needed = _body(document, name, operation)
+            required.append(called)
+    _check_path(path, name, [p.name for p in places.values() if p.where == "path"])
     if kind:
-        if "body" in places:
-            raise ProxyError(f"operation {name} has two arguments named body: one must go")
         properties["body"] = body
         required += ["body"] if needed else []
     about = str(operation.get("description") or operation.get("summary") or "")
     schema = arguments_schema(document, name, properties, required)
-    return Operation(method.upper(), path, places, schema, about, kind or "application/json")
+    return Operation(
+        method.upper(), path, places, schema, about, kind or "application/json", headers
+    )
 
 
-def _parameters(document: dict[str, Any], name: str, given: list[Any]) -> list[dict[str, Any]]:
-    """Those of path and query; an operation's own takes the place of its path's.
-
-    Headers and cookies are the settings' to give, not the model's.
+def _parameters(
+    document: dict[str, Any], name: str, given: list[Any]
+) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
+    """Those of path and query, and the headers that are needed; an operation's own parameter takes
+    the place of its path's. Headers and cookies are the settings' to give, not the model's.
     """
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for raw in given:
         one = at(document, raw)
         if not isinstance(one, dict):
             raise ProxyError(f"operation {name} has a parameter that is not in the document: add it")
-        if one["in"] in PLACES:
-            found[str(one["name"]), one["in"]] = {**one, "name": str(one["name"])}
-    return list(found.values())
+        found[str(one["name"]), one["in"]] = {**one, "name": str(one["name"])}
+    headers = [n if where == "header" else "cookie" for (n, where), one in found.items()
+               if where in ("header", "cookie") and one.get("required") is True]  # fmt: skip
+    told = tuple(header for header in headers if header.lower() not in _IGNORED)
+    return [one for one in found.values() if one["in"] in STYLES], told
+
+
+def _called(
+    given: list[dict[str, Any]], taken: list[str]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Parameters by the names that the model has for them: one name may be of the path and of the
+    query, and the second is told with its place (``id_query``).
+    """
+    used = set(taken)
+    own = {one["name"] for one in given}
+    for one in given:
+        called = one["name"]
+        while called in used or (called != one["name"] and called in own):
+            called += f"_{one['in']}"
+        used.add(called)
+        yield called, one
+
+
+def _place(operation: str, parameter: dict[str, Any]) -> Place:
+    """Where a parameter goes, and how.
+
+    Raises:
+        ProxyError: its style is none of its place.
+    """
+    name, where = parameter["name"], parameter["in"]
+    style = JSON if "content" in parameter else str(parameter.get("style") or STYLES[where][0])
+    if style not in STYLES[where]:
+        raise ProxyError(
+            f"operation {operation} has the parameter {name} with style {style}, which a {where} has "
+            f"not: it has {', '.join(STYLES[where][:-1])}"
+        )
+    explode = bool(parameter.get("explode", style == "form"))
+    return Place(name, where, style, explode, parameter.get("allowReserved") is True)
 
 
 def _check_path(path: str, name: str, told: list[str]) -> None:
@@ -165,12 +201,3 @@ def _body(
     if content:
         log.warning("operation %s is called without its body, which is %s", name, next(iter(content)))
     return "", {}, False
-
-
-def _style(parameter: dict[str, Any]) -> str:
-    """How a parameter's parts are told apart: ``form`` is one pair a part."""
-    if "content" in parameter:
-        return JSON
-    style = str(parameter.get("style") or "form")
-    whole = style in SEPARATORS or style == "deepObject"
-    return style if whole or parameter.get("explode", style == "form") else "joined"

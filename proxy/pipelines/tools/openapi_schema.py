@@ -148,9 +148,10 @@ class _Writer:
         key = (reference, unsent)
         if key not in self._names:
             last = re.sub(r"[^A-Za-z0-9_]", "_", reference.rpartition("/")[2])[:64]
-            again = f"{last}__{len(self._names)}"
-            self._names[key] = again if last in self._taken else last
-            self._taken.add(self._names[key])
+            while last in self._taken:
+                last += f"_{len(self._taken)}"
+            self._taken.add(last)
+            self._names[key] = last
             self._waiting.append(key)
         return self._names[key]
 

@@ -231,8 +231,8 @@ async def test_a_name_that_resolves_to_a_private_address_is_refused(tmp_path: Pa
 @pytest.mark.parametrize(
     ("how", "value", "query"),
     [
-        ({}, ["a b", 2, True], "list=a+b&list=2&list=true"),
-        ({"explode": False}, ["a", 2], "list=a%2C2"),
+        ({}, ["a b", 2, True], "list=a%20b&list=2&list=true"),
+        ({"explode": False}, ["a", 2], "list=a,2"),
         ({"style": "pipeDelimited"}, ["a", "b"], "list=a%7Cb"),
         ({}, {"x": 1, "y": "z"}, "x=1&y=z"),
         ({"style": "deepObject"}, {"x": 1}, "list%5Bx%5D=1"),
