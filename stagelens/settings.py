@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from collectors.settings import CollectorSettings
 from dashboards.prices import Prices
@@ -52,6 +52,20 @@ class Config(BaseModel):
     collect: CollectorSettings = CollectorSettings()
     api: ApiSettings = ApiSettings()
     prices: Prices = Prices()
+
+    @field_validator("pipelines")
+    @classmethod
+    def _plain_models(cls, given: dict[str, PipelineSettings]) -> dict[str, PipelineSettings]:
+        """A pipeline asks the engine or the upstream, which know no pipelines. One that bears its
+        model's own name stands before that model, and others may ask the model.
+        """
+        for name, one in given.items():
+            if one.model != name and one.model in given and given[one.model].model != one.model:
+                raise ValueError(
+                    f"pipeline {name} has the pipeline {one.model} for its model: name a plain model, "
+                    "pipelines do not ask each other"
+                )
+        return given
 
 
 def load_config(path: Path | None, overrides: dict[str, Any]) -> Config:

@@ -18,6 +18,7 @@ from proxy.pipelines.retrieve.documents import NO_COLLECTOR, CollectorApi, Store
 from proxy.pipelines.retrieve.function import FunctionRetriever
 from proxy.pipelines.retrieve.http import SearchRetriever
 from proxy.pipelines.retrieve.rerank import Reranked
+from proxy.pipelines.retrieve.watched import Watched
 from proxy.pipelines.settings import (
     HttpRetriever,
     McpTools,
@@ -80,7 +81,9 @@ class _With:
 
 
 async def _pipeline(name: str, settings: PipelineSettings, with_: _With) -> Pipeline:
-    retrievers = [await _retriever(name, one, with_) for one in settings.retrievers]
+    retrievers = [
+        Watched(await _retriever(name, one, with_), name, with_.clock) for one in settings.retrievers
+    ]
     tools: dict[str, ReadyTool] = {}
     for one in settings.tools:
         source = _source(one, with_.callables)
@@ -105,9 +108,9 @@ async def _retriever(pipeline: str, settings: Retriever, with_: _With) -> Retrie
 
 async def _plain_retriever(pipeline: str, settings: Retriever, with_: _With) -> Retrieves:
     if isinstance(settings, HttpRetriever):
-        return SearchRetriever(settings, with_.web)
+        return SearchRetriever(settings, with_.web, with_.clock)
     if isinstance(settings, PythonRetriever):
-        return FunctionRetriever(settings, with_.callables)
+        return FunctionRetriever(settings, with_.callables, with_.clock)
     api = with_.collector_api
     if settings.collector_api:
         api = CollectorApi(settings.collector_api)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator
+from decimal import Decimal
 from itertools import islice
 from typing import Any, NoReturn
 
 from pydantic_core import to_jsonable_python
 
 MOST_ITEMS = 10_000
+MOST_WHOLE = 1e30
+"""Beyond it a number with a point or an exponent stays as it is."""
 
 
 def clean(text: str) -> str:
@@ -41,7 +44,7 @@ def encoded(body: object) -> bytes:
 
 def plain(value: object) -> Any:  # noqa: ANN401
     """``value`` as JSON can tell it: models, dates and sets too, an iterator by its first
-    ``MOST_ITEMS``, bytes as text.
+    ``MOST_ITEMS``, bytes as text, NaN and infinite numbers as null.
 
     Raises:
         ValueError: it holds itself.
@@ -50,7 +53,7 @@ def plain(value: object) -> Any:  # noqa: ANN401
         return value.decode("utf-8", "replace")
     if isinstance(value, Iterator):
         value = list(islice(value, MOST_ITEMS))
-    return to_jsonable_python(value, fallback=str, bytes_mode="base64")
+    return to_jsonable_python(value, fallback=str, bytes_mode="base64", inf_nan_mode="null")
 
 
 def as_text(value: object) -> str:
@@ -60,7 +63,7 @@ def as_text(value: object) -> str:
 
 
 def strict(text: str) -> Any:  # noqa: ANN401
-    """What the JSON ``text`` says.
+    """What the JSON ``text`` says; a whole number as one, however it is written (``1.0``, ``1e0``).
 
     Raises:
         ValueError: it is none, or it holds NaN or Infinity, which other readers refuse, or a
@@ -70,11 +73,12 @@ def strict(text: str) -> Any:  # noqa: ANN401
     return json.loads(text, parse_constant=_refuse, parse_float=_finite)
 
 
-def _finite(text: str) -> float:
+def _finite(text: str) -> float | int:
     number = float(text)
     if math.isinf(number):
         raise ValueError(text)
-    return number
+    # JSON has one kind of number, and a server that wants an integer may refuse 1.0
+    return int(Decimal(text)) if number.is_integer() and abs(number) < MOST_WHOLE else number
 
 
 def _refuse(name: str) -> NoReturn:

@@ -110,7 +110,15 @@ class Web:
         self, method: str, url: str, headers: dict[str, str], body: object, most_bytes: int,
         *, telling: bool = False,
     ) -> bytes:  # fmt: skip
-        """The body of a 2xx answer; ``body`` goes as JSON unless it is None.
+        """The body alone of what :meth:`fetch` gives."""
+        return (await self.fetch(method, url, headers, body, most_bytes, telling=telling))[0]
+
+    async def fetch(
+        self, method: str, url: str, headers: dict[str, str], body: object, most_bytes: int,
+        *, telling: bool = False,
+    ) -> tuple[bytes, str]:  # fmt: skip
+        """The body of a 2xx answer, and its content type as it came; ``body`` goes as JSON unless
+        it is None.
 
         ``telling``: the server is one of ours; its own sentence is told where it refuses.
 
@@ -132,7 +140,8 @@ class Web:
                     raise StageProblem(
                         str(answer.status), said or f"the server answered {answer.status}"
                     )
-                return await _read(answer, most_bytes)
+                kind = answer.headers.get("content-type", "")
+                return await _read(answer, most_bytes), kind
         except aiohttp.ClientError as problem:
             raise StageProblem("connection", f"no answer: {type(problem).__name__}") from None
 

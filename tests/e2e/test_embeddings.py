@@ -98,7 +98,7 @@ async def test_documents_are_reranked_by_it(served: Served):
     await web.start()
     try:
         given = {"name": "docs", "top_k": 5, "function": "tests.support.pipeline_functions:find"}
-        inner = FunctionRetriever(PythonRetriever.model_validate(given), Callables())
+        inner = FunctionRetriever(PythonRetriever.model_validate(given), Callables(), SystemClock())
         settings = Rerank(url=f"{served.proxy}/v1/rerank", model=MODEL, candidates=5)
         trace = Trace(1, 2, 1)
         found = await Reranked(inner, settings, 2, web, SystemClock()).find("which", trace)

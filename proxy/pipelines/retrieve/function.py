@@ -12,21 +12,28 @@ from proxy.pipelines.documents import Document, documents_of
 from proxy.pipelines.problems import StageProblem
 from proxy.pipelines.runs import Trace
 from proxy.pipelines.settings import PythonRetriever
+from tracer import semconv
+from tracer.clock import Clock
 
 
 class FunctionRetriever:
     """Asks ``function(query, top_k)``."""
 
-    def __init__(self, settings: PythonRetriever, callables: Callables) -> None:
+    def __init__(self, settings: PythonRetriever, callables: Callables, clock: Clock) -> None:
         self.name, self.top_k = settings.name, settings.top_k
         self.timeout_s, self.skips = settings.timeout_s, settings.on_error == "skip"
         self._function = load(settings.function)
         self._most = settings.max_bytes
         self._callables = callables
+        self._clock = clock
 
     async def find(self, query: str, trace: Trace) -> list[Document]:
         function = self._function if inspect.iscoroutinefunction(self._function) else self._whole
-        found = await self._callables.call(function, query, self.top_k)
+        began = self._clock.mono_ns()
+        try:
+            found = await self._callables.call(function, query, self.top_k)
+        finally:
+            trace.notes[semconv.SEARCH_NS] = self._clock.mono_ns() - began
         made = documents_of(found, trace, self.top_k)
         if sum(len(one.text.encode()) for one in made) > self._most:
             raise StageProblem("result_too_large", f"the texts are longer than {self._most} bytes")

@@ -10,23 +10,30 @@ from proxy.pipelines.problems import StageProblem
 from proxy.pipelines.runs import Trace
 from proxy.pipelines.settings import HttpRetriever
 from proxy.pipelines.web import Web
+from tracer import semconv
+from tracer.clock import Clock
 
 
 class SearchRetriever:
     """POSTs the query and reads the documents at the paths of its settings."""
 
-    def __init__(self, settings: HttpRetriever, web: Web) -> None:
+    def __init__(self, settings: HttpRetriever, web: Web, clock: Clock) -> None:
         self.name, self.top_k = settings.name, settings.top_k
         self.timeout_s, self.skips = settings.timeout_s, settings.on_error == "skip"
         self._settings = settings
         self._web = web
+        self._clock = clock
         self._headers = headers_from_env(settings.headers_env)
 
     async def find(self, query: str, trace: Trace) -> list[Document]:
         given = self._settings
         body = {**given.body, given.query_field: query, given.top_k_field: given.top_k}
         headers = {**self._headers, "traceparent": trace.traceparent}
-        answer = await self._web.ask("POST", given.url, headers, body, given.max_bytes)
+        began = self._clock.mono_ns()
+        try:
+            answer = await self._web.ask("POST", given.url, headers, body, given.max_bytes)
+        finally:
+            trace.notes[semconv.SEARCH_NS] = self._clock.mono_ns() - began
         try:
             parsed = json.loads(answer)
         except (ValueError, RecursionError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from proxy.pipelines.callables import headers_from_env
@@ -10,6 +9,7 @@ from proxy.pipelines.documents import Document, Retrieves
 from proxy.pipelines.problems import StageProblem
 from proxy.pipelines.runs import Trace
 from proxy.pipelines.settings import Rerank
+from proxy.pipelines.text import strict
 from proxy.pipelines.web import Web
 from tracer import semconv
 from tracer.clock import Clock
@@ -35,23 +35,36 @@ class Reranked:
         found = await self._inner.find(query, trace)
         if len(found) < 2:
             return found[: self.top_k]
-        began = self._clock.mono_ns()
         body = {"model": self._settings.model, "query": query, "top_n": self.top_k,
                 "documents": [one.text for one in found]}  # fmt: skip
         headers = {**self._headers, "traceparent": trace.traceparent}
-        answer = await self._web.ask("POST", self._settings.url, headers, body, MOST_BYTES)
-        trace.notes[semconv.RERANK_NS] = self._clock.mono_ns() - began
+        began = self._clock.mono_ns()
+        try:
+            answer = await self._web.ask("POST", self._settings.url, headers, body, MOST_BYTES)
+        except StageProblem as problem:
+            raise StageProblem(problem.kind, f"its reranker: {problem.text}") from None
+        finally:
+            trace.notes[semconv.RERANK_NS] = self._clock.mono_ns() - began
         return [found[place] for place in _order(answer, len(found))][: self.top_k]
 
 
 def _order(answer: bytes, count: int) -> list[int]:
-    """Places of the documents, the best first, by the scores that the endpoint gave."""
+    """Places of the documents, the best first, by the scores that the endpoint gave; those without
+    one stand behind, as they were found.
+    """
     try:
-        results: list[Any] = json.loads(answer)["results"]
-        scored = [(float(one["relevance_score"]), int(one["index"])) for one in results]
+        scored = [_score(one) for one in strict(answer.decode())["results"]]
     except (ValueError, KeyError, TypeError, RecursionError):
         raise StageProblem("bad_answer", "the reranker gave no scores") from None
     places = [place for _, place in sorted(scored, key=lambda one: (-one[0], one[1]))]
     if len(set(places)) != len(places) or not all(0 <= place < count for place in places):
         raise StageProblem("bad_answer", "the reranker named documents that it was not given")
-    return places
+    return places + [place for place in range(count) if place not in set(places)]
+
+
+def _score(result: dict[str, Any]) -> tuple[float, int]:
+    """A document's score and place; ValueError where either is no number of its kind."""
+    score, place = result["relevance_score"], result["index"]
+    if type(score) not in (int, float) or type(place) is not int:
+        raise ValueError("no number")
+    return score, place

@@ -31,6 +31,8 @@ class ReadyTool:
     kind: str = "function"
     check: Check | None = None
     """Of ``schema``, made once: ``check_schema`` gives it."""
+    left_out: frozenset[str] = frozenset()
+    """Arguments that ``null`` leaves out."""
 
     def told(self) -> dict[str, Any]:
         """As chat completions take it."""
@@ -102,6 +104,7 @@ def _arguments(call: ToolCall, tool: ReadyTool) -> dict[str, Any]:
         raise StageProblem("bad_arguments", "the arguments are no valid JSON") from None
     if not isinstance(given, dict):
         raise StageProblem("bad_arguments", "the arguments must be a JSON object")
+    given = {k: v for k, v in given.items() if v is not None or k not in tool.left_out}
     try:
         (tool.check or Check(tool.schema)).validate(given)
     except jsonschema.ValidationError as problem:

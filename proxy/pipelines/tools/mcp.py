@@ -6,7 +6,6 @@ A server that went is started, or asked for a session, again by the next call.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from typing import Any, cast
 
@@ -21,7 +20,7 @@ from proxy.pipelines.problems import StageProblem
 from proxy.pipelines.runs import Trace
 from proxy.pipelines.settings import McpTools
 from proxy.pipelines.settings_values import called
-from proxy.pipelines.text import hidden
+from proxy.pipelines.text import as_text, hidden
 from proxy.pipelines.tools.kit import Call, ReadyTool, check_schema
 from proxy.pipelines.tools.mcp_session import Session, label, strays, unreachable
 from proxy.pipelines.tools.mcp_stdio import TOO_LARGE
@@ -192,7 +191,7 @@ async def _ask(
 def _text(result: mcp_types.CallToolResult) -> str:
     """The result for the model: texts as they are, other parts by their kind."""
     if not result.content and result.structured_content is not None:
-        return json.dumps(result.structured_content, ensure_ascii=False)
+        return as_text(result.structured_content)
     return "\n".join(_part(part) for part in result.content)
 
 

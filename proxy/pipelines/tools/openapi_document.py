@@ -8,20 +8,16 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 import yaml
 
 from proxy.errors import ProxyError
+from proxy.pipelines.tools.openapi_address import JSON, STYLES, Place
+from proxy.pipelines.tools.openapi_schema import arguments_schema, at
 
 METHODS = ("get", "post", "put", "patch", "delete")
-PLACES = ("path", "query")
-JSON = "json"
-SEPARATORS = {"joined": ",", "spaceDelimited": " ", "pipeDelimited": "|"}
-MOST_PARTS = 10_000
-"""Mappings and lists of one operation's schema; more is of no use to a model."""
-DEPTHS = (64, 8, 4, 3, 2, 1, 0)
-"""References inside references that are put in; less where the schema would have too many parts."""
+_IGNORED = ("accept", "content-type", "authorization")
+"""Headers that OpenAPI has told elsewhere than as parameters."""
 _JSON_TYPE = re.compile(r"application/(?:[\w.\-]+\+)?json\s*(?:;.*)?", re.IGNORECASE)
 _ANY_TYPE = ("*/*", "application/*")
 
@@ -30,16 +26,17 @@ log = logging.getLogger("stagelens.proxy")
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One operation: where each argument goes (path, query or the JSON body), and how its parts
-    are told apart there (OpenAPI's ``style`` and ``explode``). ``body_type`` is the body's media type.
+    """One operation: where each argument goes, by the name that the model has for it; what is not
+    there is the JSON ``body``, of the media type ``body_type``. ``headers`` must go with each call.
     """
 
     method: str
     path: str
-    places: dict[str, tuple[str, str]]
+    places: dict[str, Place]
     schema: dict[str, Any]
     description: str
     body_type: str = "application/json"
+    headers: tuple[str, ...] = ()
 
 
 class _Loader(yaml.SafeLoader):
@@ -87,7 +84,7 @@ def operations(
         seen.add(name)
         try:
             yield name, _operation(document, str(path), method, operation, shared)
-        except (AttributeError, KeyError, TypeError, ValueError) as problem:
+        except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as problem:
             raise ProxyError(
                 f"operation {name} is not as OpenAPI 3 has it ({type(problem).__name__}): mend it"
             ) from None
@@ -96,7 +93,7 @@ def operations(
 def _told(document: dict[str, Any]) -> Iterator[tuple[object, str, dict[str, Any], list[Any]]]:
     paths = document.get("paths")
     for path, given in (paths if isinstance(paths, dict) else {}).items():
-        item = _at(document, given)
+        item = at(document, given)
         for method in METHODS:
             operation = item.get(method) if isinstance(item, dict) else None
             if isinstance(operation, dict):
@@ -107,46 +104,77 @@ def _operation(
     document: dict[str, Any], path: str, method: str, operation: dict[str, Any], shared: list[Any]
 ) -> Operation:
     name = operation["operationId"]
-    places: dict[str, tuple[str, str]] = {}
+    kind, body, needed = _body(document, name, operation)
+    given, headers = _parameters(document, name, [*shared, *(operation.get("parameters") or [])])
+    places: dict[str, Place] = {}
     properties: dict[str, Any] = {}
     required: list[str] = []
-    for one in _parameters(document, name, [*shared, *(operation.get("parameters") or [])]):
-        if one["name"] in places:
-            raise ProxyError(f"operation {name} has two arguments named {one['name']}: one must go")
-        places[one["name"]] = (one["in"], _style(one))
+    for called, one in _called(given, ["body"] if kind else []):
+        places[called] = _place(name, one)
         described = one if "schema" in one else next(iter((one.get("content") or {}).values()), {})
-        properties[one["name"]] = described.get("schema") or {}
+        properties[called] = described.get("schema") or {}
         if one.get("required") or one["in"] == "path":
-            required.append(one["name"])
-    _check_path(path, name, [n for n, (place, _) in places.items() if place == "path"])
-    kind, body, needed = _body(document, name, operation)
+            required.append(called)
+    _check_path(path, name, [p.name for p in places.values() if p.where == "path"])
     if kind:
-        if "body" in places:
-            raise ProxyError(f"operation {name} has two arguments named body: one must go")
         properties["body"] = body
         required += ["body"] if needed else []
     about = str(operation.get("description") or operation.get("summary") or "")
-    properties = _put_in(document, name, properties)
-    if str(document.get("openapi")).startswith("3.0"):
-        properties = _modern(properties)
-    schema = {"type": "object", "properties": properties, "required": required,
-              "additionalProperties": False}  # fmt: skip
-    return Operation(method.upper(), path, places, schema, about, kind or "application/json")
+    schema = arguments_schema(document, name, properties, required)
+    return Operation(
+        method.upper(), path, places, schema, about, kind or "application/json", headers
+    )
 
 
-def _parameters(document: dict[str, Any], name: str, given: list[Any]) -> list[dict[str, Any]]:
-    """Those of path and query; an operation's own takes the place of its path's.
-
-    Headers and cookies are the settings' to give, not the model's.
+def _parameters(
+    document: dict[str, Any], name: str, given: list[Any]
+) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
+    """Those of path and query, and the headers that are needed; an operation's own parameter takes
+    the place of its path's. Headers and cookies are the settings' to give, not the model's.
     """
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for raw in given:
-        one = _at(document, raw)
+        one = at(document, raw)
         if not isinstance(one, dict):
             raise ProxyError(f"operation {name} has a parameter that is not in the document: add it")
-        if one["in"] in PLACES:
-            found[str(one["name"]), one["in"]] = {**one, "name": str(one["name"])}
-    return list(found.values())
+        found[str(one["name"]), one["in"]] = {**one, "name": str(one["name"])}
+    headers = [n if where == "header" else "cookie" for (n, where), one in found.items()
+               if where in ("header", "cookie") and one.get("required") is True]  # fmt: skip
+    told = tuple(header for header in headers if header.lower() not in _IGNORED)
+    return [one for one in found.values() if one["in"] in STYLES], told
+
+
+def _called(
+    given: list[dict[str, Any]], taken: list[str]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Parameters by the names that the model has for them: one name may be of the path and of the
+    query, and the second is told with its place (``id_query``).
+    """
+    used = set(taken)
+    own = {one["name"] for one in given}
+    for one in given:
+        called = one["name"]
+        while called in used or (called != one["name"] and called in own):
+            called += f"_{one['in']}"
+        used.add(called)
+        yield called, one
+
+
+def _place(operation: str, parameter: dict[str, Any]) -> Place:
+    """Where a parameter goes, and how.
+
+    Raises:
+        ProxyError: its style is none of its place.
+    """
+    name, where = parameter["name"], parameter["in"]
+    style = JSON if "content" in parameter else str(parameter.get("style") or STYLES[where][0])
+    if style not in STYLES[where]:
+        raise ProxyError(
+            f"operation {operation} has the parameter {name} with style {style}, which a {where} has "
+            f"not: it has {', '.join(STYLES[where][:-1])}"
+        )
+    explode = bool(parameter.get("explode", style == "form"))
+    return Place(name, where, style, explode, parameter.get("allowReserved") is True)
 
 
 def _check_path(path: str, name: str, told: list[str]) -> None:
@@ -160,7 +188,7 @@ def _body(
     document: dict[str, Any], name: str, operation: dict[str, Any]
 ) -> tuple[str, Any, bool]:
     """The body's media type ("" for none), its schema, and whether it is needed."""
-    body = _at(document, operation.get("requestBody") or {})
+    body = at(document, operation.get("requestBody") or {})
     if not isinstance(body, dict):
         raise ProxyError(f"operation {name} has a body that is not in the document: add it")
     content = body.get("content") or {}
@@ -173,98 +201,3 @@ def _body(
     if content:
         log.warning("operation %s is called without its body, which is %s", name, next(iter(content)))
     return "", {}, False
-
-
-def _style(parameter: dict[str, Any]) -> str:
-    """How a parameter's parts are told apart: ``form`` is one pair a part."""
-    if "content" in parameter:
-        return JSON
-    style = str(parameter.get("style") or "form")
-    whole = style in SEPARATORS or style == "deepObject"
-    return style if whole or parameter.get("explode", style == "form") else "joined"
-
-
-def _modern(schema: Any) -> Any:  # noqa: ANN401
-    """A schema of OpenAPI 3.0 in the words of JSON Schema, which 3.1 uses: null and open limits."""
-    if isinstance(schema, list):
-        return [_modern(one) for one in schema]
-    if not isinstance(schema, dict):
-        return schema
-    made = {key: _modern(value) for key, value in schema.items()}
-    for limit, opened in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
-        if isinstance(made.get(opened), bool):
-            is_open = made.pop(opened)
-            if is_open and limit in made:
-                made[opened] = made.pop(limit)
-    if made.get("nullable") is True and isinstance(made.get("type"), str):
-        made["type"] = [made["type"], "null"]
-        if isinstance(made.get("enum"), list) and None not in made["enum"]:
-            made["enum"] = [*made["enum"], None]
-    return made
-
-
-def _put_in(document: dict[str, Any], name: str, properties: dict[str, Any]) -> dict[str, Any]:
-    """``properties`` with what their references lead to, as deep as it is of bearable size."""
-    for depth in DEPTHS:
-        try:
-            made: dict[str, Any] = _PutIn(document, depth).value(properties)
-        except _TooManyPartsError:
-            continue
-        if depth != DEPTHS[0]:
-            log.warning("operation %s has a large schema: below %d references it is left open",
-                        name, depth)  # fmt: skip
-        return made
-    raise ProxyError(f"operation {name} has a schema of more than {MOST_PARTS} parts: it is too large")
-
-
-class _TooManyPartsError(Exception):
-    pass
-
-
-class _PutIn:
-    """Puts local references in; others, one inside itself and one too deep become "anything"."""
-
-    def __init__(self, document: dict[str, Any], depth: int) -> None:
-        self._document = document
-        self._depth = depth
-        self._parts = 0
-
-    def value(self, value: Any, inside: frozenset[str] = frozenset()) -> Any:  # noqa: ANN401
-        if isinstance(value, list):
-            return [self.value(one, inside) for one in value]
-        if not isinstance(value, dict):
-            return value
-        self._parts += 1
-        if self._parts > MOST_PARTS:
-            raise _TooManyPartsError
-        reference = value.get("$ref")
-        if not isinstance(reference, str):
-            return {key: self.value(one, inside) for key, one in value.items()}
-        if reference in inside or len(inside) >= self._depth:
-            return {}
-        return self.value(_found(self._document, reference) or {}, inside | {reference})
-
-
-def _at(document: dict[str, Any], value: Any) -> Any:  # noqa: ANN401
-    """What ``value`` is or refers to; None where that is not in the document."""
-    seen: set[str] = set()
-    while isinstance(value, dict) and isinstance(reference := value.get("$ref"), str):
-        if reference in seen:
-            return None
-        seen.add(reference)
-        value = _found(document, reference)
-    return value
-
-
-def _found(document: dict[str, Any], reference: str) -> Any:  # noqa: ANN401
-    """What is at a JSON pointer of the document; None where nothing is, or it is another's."""
-    if not reference.startswith("#/"):
-        return None
-    found: Any = document
-    for part in reference[2:].split("/"):
-        name = unquote(part).replace("~1", "/").replace("~0", "~")
-        if isinstance(found, list) and name.isdecimal() and int(name) < len(found):
-            found = found[int(name)]
-        else:
-            found = found.get(name) if isinstance(found, dict) else None
-    return found

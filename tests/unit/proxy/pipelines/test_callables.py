@@ -17,6 +17,7 @@ from proxy.pipelines.retrieve.function import FunctionRetriever
 from proxy.pipelines.runs import Trace
 from proxy.pipelines.settings import PythonRetriever
 from tracer import semconv
+from tracer.clock import SystemClock
 
 TRACE = Trace(1, 2, 1)
 
@@ -69,7 +70,7 @@ def odd(query: str, top_k: int) -> list[str]:
 
 def asked(name: str, **more: object) -> FunctionRetriever:
     given = {"name": "r", "function": f"{__name__}:{name}", "top_k": 2, **more}
-    return FunctionRetriever(PythonRetriever.model_validate(given), Callables())
+    return FunctionRetriever(PythonRetriever.model_validate(given), Callables(), SystemClock())
 
 
 async def test_documents_without_an_end_are_read_as_far_as_they_are_wanted():
@@ -103,11 +104,13 @@ async def test_documents_without_a_text_are_left_out_and_counted():
     """The others stand; where none has a text, the search has failed."""
     trace = Trace(1, 2, 1)
     assert [one.text for one in await asked("holey").find("q", trace)] == ["q"]
-    assert trace.notes == {semconv.DOCUMENTS_WITHOUT_TEXT: 1}
+    assert trace.notes[semconv.DOCUMENTS_WITHOUT_TEXT] == 1
+    assert trace.notes[semconv.SEARCH_NS] > 0
     with pytest.raises(StageProblem, match="no document has a text") as refused:
         await asked("textless").find("q", trace)
     assert refused.value.kind == "bad_answer"
-    assert trace.notes == {semconv.DOCUMENTS_WITHOUT_TEXT: 4}
+    assert trace.notes[semconv.DOCUMENTS_WITHOUT_TEXT] == 4
+    assert trace.notes[semconv.SEARCH_NS] > 0
 
 
 def test_documents_without_a_text_and_without_an_end_are_given_up():

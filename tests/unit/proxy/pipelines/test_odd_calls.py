@@ -9,7 +9,7 @@ import pytest
 
 from proxy.pipelines.asked import add_usage, checked, led, query
 from proxy.pipelines.problems import PipelineProblem
-from proxy.pipelines.text import strict
+from proxy.pipelines.text import as_text, strict
 from tests.fake_llm.dialects import (
     DONE,
     ROLE,
@@ -96,6 +96,13 @@ def test_a_number_that_no_other_reader_takes_is_no_json(text: str):
     with pytest.raises(ValueError, match=r"."):
         strict(text)
     assert strict("1.5e3") == 1500.0
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
+def test_a_result_with_a_number_that_json_has_not_goes_as_null(number: float):
+    """Other readers refuse ``NaN``."""
+    assert as_text({"x": [number, 1.5]}) == '{"x": [null, 1.5]}'
+    assert as_text(number) == "null"
 
 
 async def test_a_call_whose_name_comes_late_is_the_clients_all_the_same():

@@ -13,6 +13,7 @@ from proxy.pipelines.settings import HttpRetriever
 from proxy.pipelines.web import Web
 from tests.fake_llm.server import Reply, fake_llm
 from tracer import semconv
+from tracer.clock import SystemClock
 
 GOOD = {"text": "the sky", "id": 7}
 
@@ -25,7 +26,7 @@ async def found(hits: object, trace: Trace, top_k: int = 2) -> list[tuple[str, s
         web = Web()
         await web.start()
         try:
-            documents = await SearchRetriever(given, web).find("q", trace)
+            documents = await SearchRetriever(given, web, SystemClock()).find("q", trace)
         finally:
             await web.close()
     return [(one.id, one.text) for one in documents]
@@ -36,7 +37,7 @@ async def test_one_document_without_a_text_is_left_out_and_the_search_stands(odd
     """As many with a text as are wanted are taken, and the span counts those without."""
     trace = Trace(1, 2, 1)
     assert await found([odd, GOOD, "the sea", "more"], trace) == [("7", "the sky"), ("", "the sea")]
-    assert trace.notes == {semconv.DOCUMENTS_WITHOUT_TEXT: 1}
+    assert trace.notes[semconv.DOCUMENTS_WITHOUT_TEXT] == 1
 
 
 async def test_a_search_of_which_no_document_has_a_text_has_failed():
@@ -49,4 +50,4 @@ async def test_a_search_that_finds_nothing_has_not_failed():
     """Nothing is counted."""
     trace = Trace(1, 2, 1)
     assert await found([], trace) == []
-    assert trace.notes == {}
+    assert trace.notes.keys() == {semconv.SEARCH_NS}

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from proxy.pipelines.callables import load
 from proxy.pipelines.documents import Document, at_path, system_text
 from proxy.pipelines.settings import PipelineSettings
-from stagelens.settings import load_config
+from stagelens.settings import Config, load_config
 
 ROOT = Path(__file__).parents[4]
 PYTHON = {"kind": "python", "name": "a", "function": "m:f"}
@@ -34,6 +34,19 @@ def test_settings_that_contradict_themselves_are_refused(given: dict):
     """Each is an error before anything starts."""
     with pytest.raises(ValidationError):
         PipelineSettings.model_validate({"model": "m", **given})
+
+
+@pytest.mark.parametrize("models", [{"p": "q", "q": "m"}, {"p": "q", "q": "p"}])
+def test_a_pipeline_that_has_another_for_its_model_is_refused(models: dict[str, str]):
+    """They ask the engine or the upstream, which know none: in circles, or at all."""
+    with pytest.raises(ValidationError, match="pipeline p has the pipeline q for its model"):
+        Config.model_validate({"pipelines": {name: {"model": one} for name, one in models.items()}})
+
+
+def test_a_pipeline_may_bear_its_models_name_and_others_may_ask_that_model():
+    """The name means the plain model there."""
+    given = {name: {"model": "m"} for name in ("m", "p")}
+    assert set(Config.model_validate({"pipelines": given}).pipelines) == {"m", "p"}
 
 
 def test_the_example_is_a_valid_config_and_its_functions_are_there():
