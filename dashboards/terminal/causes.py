@@ -10,7 +10,7 @@ from dashboards.models.attribution import Attribution
 from dashboards.models.interference import Interference, InterferenceFigures
 from dashboards.models.path import CriticalPath, PathStep, TracePath
 from dashboards.terminal.tables import label_of, print_lines, print_table
-from dashboards.terminal.text import NO_DATA, exact_ms, in_unit, number, unit_for
+from dashboards.terminal.text import NO_DATA, decimals, exact_ms, in_unit, number, unit_for
 from dashboards.times import many
 
 SHOWN_SLICES = 15
@@ -147,4 +147,4 @@ def _percent(share: float | None) -> str:
 
 
 def _signed(ns: float | None, unit_ns: int) -> str:
-    return NO_DATA if ns is None else f"{ns / unit_ns:+z,.3f}"
+    return NO_DATA if ns is None else decimals(ns / unit_ns, 3, "+z")

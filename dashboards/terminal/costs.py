@@ -8,7 +8,7 @@ from dashboards.models.cache import Cache, Preempted
 from dashboards.models.goodput import Cost, Goodput, Tasks
 from dashboards.models.throughput import Throughput
 from dashboards.terminal.tables import label_of, print_lines, print_table
-from dashboards.terminal.text import NO_DATA, duration, in_unit, number, rate, unit_for
+from dashboards.terminal.text import NO_DATA, decimals, duration, in_unit, number, rate, unit_for
 from dashboards.times import many
 
 
@@ -35,7 +35,7 @@ def render_cache(found: Cache, console: Console) -> None:
             (
                 one.model, number(one.n),
                 *(
-                    NO_DATA if ns is None else f"{ns / 1000:,.2f}"
+                    NO_DATA if ns is None else decimals(ns / 1000, 2)
                     for ns in (one.ns_per_token, one.low_ns_per_token, one.high_ns_per_token)
                 ),
             )

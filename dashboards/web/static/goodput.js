@@ -2,7 +2,7 @@
 
 import { ask, link } from "./api.js";
 import { levels } from "./charts.js";
-import { count, el, share, table, time } from "./dom.js";
+import { count, el, fixed, share, table, time } from "./dom.js";
 import { late, nothing } from "./overview.js";
 import { told } from "./why.js";
 
@@ -16,8 +16,8 @@ export function limits() {
 }
 
 const inWords = (l) => Object.entries(l).map(([name, value]) => `${name.toUpperCase()} ${value}`).join(", ");
-const speed = (value) => (value === null ? "no data" : value.toFixed(1));
-const perS = (value) => (value === null ? "no data" : value.toFixed(2));
+const speed = (value) => (value === null ? "no data" : fixed(value, 1));
+const perS = (value) => (value === null ? "no data" : fixed(value, 2));
 
 // One line for the overview.
 export function goodputLine(g, here = false) {
