@@ -62,7 +62,7 @@ SELECT TraceId, SpanId, toUnixTimestamp64Nano(Timestamp) AS StartNs, E2ENs, Inpu
   AND StageCounts['decode'] = 1 AND isNotNull(InputTokens)
 ORDER BY Timestamp DESC LIMIT {MOST_PREEMPTED}"""
 _EVENTS_SQL: Final = """\
-SELECT s.TraceId AS TraceId, c.RootId AS RootId, s.Stage AS Stage, s.StartNs AS StartNs,
+SELECT s.TraceId AS TraceId, c.CallId AS CallId, c.RootId AS RootId, s.Stage AS Stage, s.StartNs AS StartNs,
   s.Duration AS Duration, s.Marks AS Marks, s.MarkNs AS MarkNs
 FROM (
   SELECT TraceId, ParentSpanId AS CallId, SpanAttributes[{stage_key:String}] AS Stage,
@@ -197,6 +197,7 @@ def _again(store: QueryStore, rows: Sequence[Row], limits: QueryLimits) -> list[
     spans: dict[tuple[str, str], list[Row]] = defaultdict(list)
     for span in run(store, _EVENTS_SQL, params, limits):
         spans[span["TraceId"], span["RootId"]].append(span)
+        spans[span["TraceId"], span["CallId"]].append(span)  # right below the root
     found: list[tuple[int, int]] = []
     for row in rows:
         mine = spans.get((row["TraceId"], row["SpanId"]), [])

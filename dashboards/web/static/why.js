@@ -52,8 +52,9 @@ function path(p) {
 
 function interference(i) {
   const f = i.overall, who = (id) => (id ? traceLink(id) : "not stored");
-  return told(i, el("p", { class: "quiet" }, `${time(f.lost_ns)} of ${time(f.decode_ns)} of decode (${share(f.share)}), in ` +
-    `${count(i.mixed_steps)} of ${many(i.steps, "step")}; caused ${time(f.caused_ns)}, of which by nobody known ${time(f.unknown_ns)}.`),
+  const known = f.share === null ? "Lost: no data" : `${time(f.lost_ns)} of ${time(f.decode_ns)} of decode (${share(f.share)})`;
+  return told(i, el("p", { class: "quiet" }, `${known}, in ${count(i.mixed_steps)} of ${many(i.steps, "step")}` +
+    (f.share === null ? "." : `; caused ${time(f.caused_ns)}, of which by nobody known ${time(f.unknown_ns)}.`)),
   ...(f.worst_victims.length ? [table("Requests that lost most", ["trace", "lost", "share of its decode", "steps", "caused most by"], f.worst_victims.map((v) =>
     [who(v.trace_id), time(v.lost_ns), share(v.share), count(v.steps),
       el("span", {}, ...v.causes.slice(0, 3).flatMap((c) => [who(c.trace_id), ` ${time(c.ns)} `]))])),

@@ -24,7 +24,7 @@ from tests.support.browser import S, served, shown
 from tests.support.clock import FakeClock
 from tests.unit.dashboards.conftest import NOW_UNIX_NS, HandStore
 
-ROW_OF_DIGITS = re.compile(r"[\d,]{20,}")
+ROW_OF_DIGITS = re.compile(r"[1-9][\d,]{20,}")
 """Longer than any count or time that a reader could take in."""
 
 
@@ -93,7 +93,7 @@ def test_the_html_report_writes_them_short(filled):
     page = text.partition("<body>")[2].partition("<script>")[0]
     assert ">1e+291 s<" in page
     assert "1.7e+299 s" in page
-    assert re.findall(r"\d{20,}", page) == []
+    assert re.findall(r"[1-9]\d{20,}", page) == []
 
 
 @pytest.fixture(scope="module")
