@@ -259,10 +259,13 @@ def _reading(found: CacheFigures) -> tuple[str, ...]:
             "What was saved is not known: no two prefills of different length to measure the rate."
         )
     else:
-        share = (found.hit_share or 0) * 100
+        share = (
+            "what share of the prompt tokens is not known" if found.hit_share is None
+            else f"with {found.hit_share * 100:.0f} % of all prompt tokens"
+        )  # fmt: skip
         said.append(
-            f"{found.hits:,} of {many(found.cached_known, 'request')} hit the cache, with "
-            f"{share:.0f} % of all prompt tokens: about {in_words(found.saved_ns)} of prefill saved (95 %: "
+            f"{found.hits:,} of {many(found.cached_known, 'request')} hit the cache, {share}: about "
+            f"{in_words(found.saved_ns)} of prefill saved (95 %: "
             f"{in_words(found.low_ns or 0)} to {in_words(found.high_ns or 0)}), beside "
             f"{in_words(found.prefill_ns)} spent."
         )

@@ -12,6 +12,7 @@ from dashboards.models.path import CriticalPath, PathStep, TracePath
 from dashboards.terminal.tables import label_of, print_lines, print_table
 from dashboards.terminal.text import NO_DATA, Unit, decimals, exact_ms, in_unit, number, unit_for
 from dashboards.times import many
+from dashboards.visible import told_apart
 
 SHOWN_SLICES = 15
 
@@ -124,6 +125,8 @@ def _if_known(one: InterferenceFigures, ns: int, unit: Unit) -> str:
 
 
 def _worst(console: Console, one: InterferenceFigures) -> None:
+    everybody = (*one.worst_victims, *one.worst_causers, *(c for v in one.worst_victims for c in v.causes))
+    cut = told_apart(who.trace_id for who in everybody if who.trace_id)
     if one.worst_victims:
         print_table(
             console,
@@ -131,7 +134,7 @@ def _worst(console: Console, one: InterferenceFigures) -> None:
             (
                 (
                     v.trace_id, exact_ms(v.lost_ns), _percent(v.share), number(v.steps),
-                    (v.causes[0].trace_id or "not known")[:16] if v.causes else NO_DATA,
+                    cut(v.causes[0].trace_id or "not known") if v.causes else NO_DATA,
                 )
                 for v in one.worst_victims[:10]
             ),

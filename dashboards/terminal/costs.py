@@ -21,9 +21,13 @@ def render_cache(found: Cache, console: Console) -> None:
         ("requests", "n", "hits", "cached %", f"prefill {unit.name}", "saved", "95 % from", "to"),
         (
             (
-                label_of(one.key), number(one.requests), number(one.hits),
+                label_of(one.key), number(one.requests), number(one.hits if one.cached_known else None),
                 NO_DATA if one.hit_share is None else f"{one.hit_share * 100:.1f}",
-                *(in_unit(ns, unit) for ns in (one.prefill_ns, one.saved_ns, one.low_ns, one.high_ns)),
+                in_unit(one.prefill_ns, unit),
+                *(
+                    in_unit(ns if one.cached_known else None, unit)
+                    for ns in (one.saved_ns, one.low_ns, one.high_ns)
+                ),
             )
             for one in every
         ),

@@ -28,7 +28,13 @@ const main = document.getElementById("main");
 let turn = 0;
 let timer = null;
 
-const view = () => new URLSearchParams(location.search).get("view") ?? "overview";
+const view = () => new URLSearchParams(location.search).get("view") || "overview";
+
+// Of the tab, so that two of them are told apart; a name out of the address is a stranger's text.
+function titled() {
+  const id = view() === "trace" ? new URLSearchParams(location.search).get("id") : null;
+  return id ? `Trace ${visible(cut(id))}` : NAMES[view()] ?? (view() === "trace" ? "Trace" : "No such view");
+}
 
 // For a screen reader: what happened to the view, once; not each figure of a live one.
 function say(text) { document.getElementById("told").textContent = visible(cut(text)); }
@@ -121,6 +127,7 @@ async function show(quietly = false) {
   main.setAttribute("aria-busy", "true");
   if (!quietly) {
     say(`Loading ${NAMES[view()] ?? view()}`);
+    document.title = `${titled()} – Stagelens`;
     drawViews();
     drawFilters();
     main.replaceChildren(el("p", {}, "Loading…"));
@@ -130,7 +137,7 @@ async function show(quietly = false) {
   try {
     checkOnce();
     const draw = Object.hasOwn(VIEWS, view()) ? VIEWS[view()] : null;
-    if (!draw) throw new Error(`there is no view ${view()}: take one of those above`);
+    if (!draw) throw new Error(`there is no view '${view()}': take one of those above`);
     parts = await draw();
   } catch (problem) { parts = failed(problem); }
   if (quietly) await parts.rest;
