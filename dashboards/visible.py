@@ -28,6 +28,7 @@ def told_apart(ids: Iterable[str], most: int = 16) -> Callable[[str], str]:
     In ASCII: to their beginnings, where these differ; else to beginning and end; else not at all.
     """
     every = set(ids)
+    cuts: tuple[Callable[[str], str], ...]
     half = (most - len(_LEFT_OUT)) // 2
     cuts = (
         lambda one: one[:most],

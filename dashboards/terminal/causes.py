@@ -125,8 +125,9 @@ def _if_known(one: InterferenceFigures, ns: int, unit: Unit) -> str:
 
 
 def _worst(console: Console, one: InterferenceFigures) -> None:
-    everybody = (*one.worst_victims, *one.worst_causers, *(c for v in one.worst_victims for c in v.causes))
-    cut = told_apart(who.trace_id for who in everybody if who.trace_id)
+    causes = [cause for victim in one.worst_victims for cause in victim.causes]
+    ids = [*(v.trace_id for v in one.worst_victims), *(c.trace_id for c in (*one.worst_causers, *causes))]
+    cut = told_apart(one_id for one_id in ids if one_id)
     if one.worst_victims:
         print_table(
             console,
