@@ -126,7 +126,8 @@ def _if_known(one: InterferenceFigures, ns: int, unit: Unit) -> str:
 
 def _worst(console: Console, one: InterferenceFigures) -> None:
     causes = [cause for victim in one.worst_victims for cause in victim.causes]
-    ids = [*(v.trace_id for v in one.worst_victims), *(c.trace_id for c in (*one.worst_causers, *causes))]
+    ids = [*(c.trace_id for c in causes), *(c.trace_id for c in one.worst_causers)]
+    ids += [victim.trace_id for victim in one.worst_victims]
     cut = told_apart(one_id for one_id in ids if one_id)
     if one.worst_victims:
         print_table(
