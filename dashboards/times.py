@@ -12,6 +12,8 @@ from dashboards.errors import BadValueError
 NS_PER_S: Final = 1_000_000_000
 LATEST_UNIX_NS: Final = 2**63 - 1
 """2262-04-11: the last instant that fits the store's DateTime64(9)."""
+BEYOND: Final = 1e12
+"""From here on a figure is written by :func:`beyond`: as seconds these are 30,000 years."""
 
 _UNIT_NS: Final = {
     "ms": NS_PER_S // 1000,
@@ -90,7 +92,7 @@ def to_text(unix_ns: int) -> str:
 
 
 def in_words(ns: float) -> str:
-    """A length of time with three digits for a sentence, without powers of ten: ``12,345 s``."""
+    """A length of time with three digits for a sentence: ``12,345 s``, and ``1e+291 s``."""
     size = abs(ns)
     if 0 < size < NS_PER_S // 10_000:
         return f"{ns / 1000:.3g} µs" if size >= 999.5 else f"{ns:.3g} ns"
@@ -99,9 +101,20 @@ def in_words(ns: float) -> str:
 
 def many(n: int, what: str) -> str:
     """``1 request``, ``2,000 requests``: a count with the word it counts."""
-    return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"
+    told = f"{n:,}" if abs(n) < BEYOND else beyond(n)
+    return f"{told} {what}" if n == 1 else f"{told} {what}s"
 
 
 def plain(value: float, digits: int = 3) -> str:
-    """``value`` with ``digits`` digits, or whole where it has more before the point: ``12,345``."""
+    """``value`` with ``digits`` digits, or whole where it has more before the point: ``12,345``.
+
+    Only what no measurement gives is written in powers of ten (:func:`beyond`).
+    """
+    if abs(value) >= BEYOND:
+        return beyond(value)
     return f"{value:,.0f}" if abs(value) >= 10**digits - 0.5 else f"{value:.{digits}g}"
+
+
+def beyond(value: float) -> str:
+    """Three digits and a power of ten, for a figure that would be a row of digits: ``1e+291``."""
+    return f"{value:.3g}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Final
 
 _BLANK: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
@@ -16,6 +17,25 @@ MOST_TITLE_CHARS: Final = 1000
 def short(text: str, most: int = MOST_NAME_CHARS) -> str:
     """``text``, cut with an ellipsis behind ``most`` characters."""
     return text if len(text) <= most else f"{text[:most]}…"
+
+
+_LEFT_OUT: Final = ".."
+
+
+def told_apart(ids: Iterable[str], most: int = 16) -> Callable[[str], str]:
+    """How ``ids`` that stand together are cut to ``most`` characters and still differ.
+
+    In ASCII: to their beginnings, where these differ; else to beginning and end; else not at all.
+    """
+    every = set(ids)
+    cuts: tuple[Callable[[str], str], ...]
+    half = (most - len(_LEFT_OUT)) // 2
+    cuts = (
+        lambda one: one[:most],
+        lambda one: one if len(one) <= most else f"{one[:half]}{_LEFT_OUT}{one[-half:]}",
+    )
+    fit = (cut for cut in cuts if len({cut(one) for one in every}) == len(every))
+    return next(fit, lambda one: one)
 
 
 def visible(text: str) -> str:

@@ -62,7 +62,7 @@ SELECT TraceId, SpanId, toUnixTimestamp64Nano(Timestamp) AS StartNs, E2ENs, Inpu
   AND StageCounts['decode'] = 1 AND isNotNull(InputTokens)
 ORDER BY Timestamp DESC LIMIT {MOST_PREEMPTED}"""
 _EVENTS_SQL: Final = """\
-SELECT s.TraceId AS TraceId, c.RootId AS RootId, s.Stage AS Stage, s.StartNs AS StartNs,
+SELECT s.TraceId AS TraceId, c.CallId AS CallId, c.RootId AS RootId, s.Stage AS Stage, s.StartNs AS StartNs,
   s.Duration AS Duration, s.Marks AS Marks, s.MarkNs AS MarkNs
 FROM (
   SELECT TraceId, ParentSpanId AS CallId, SpanAttributes[{stage_key:String}] AS Stage,
@@ -197,6 +197,7 @@ def _again(store: QueryStore, rows: Sequence[Row], limits: QueryLimits) -> list[
     spans: dict[tuple[str, str], list[Row]] = defaultdict(list)
     for span in run(store, _EVENTS_SQL, params, limits):
         spans[span["TraceId"], span["RootId"]].append(span)
+        spans[span["TraceId"], span["CallId"]].append(span)  # right below the root
     found: list[tuple[int, int]] = []
     for row in rows:
         mine = spans.get((row["TraceId"], row["SpanId"]), [])
@@ -258,10 +259,13 @@ def _reading(found: CacheFigures) -> tuple[str, ...]:
             "What was saved is not known: no two prefills of different length to measure the rate."
         )
     else:
-        share = (found.hit_share or 0) * 100
+        share = (
+            "what share of the prompt tokens is not known" if found.hit_share is None
+            else f"with {found.hit_share * 100:.0f} % of all prompt tokens"
+        )  # fmt: skip
         said.append(
-            f"{found.hits:,} of {many(found.cached_known, 'request')} hit the cache, with "
-            f"{share:.0f} % of all prompt tokens: about {in_words(found.saved_ns)} of prefill saved (95 %: "
+            f"{found.hits:,} of {many(found.cached_known, 'request')} hit the cache, {share}: about "
+            f"{in_words(found.saved_ns)} of prefill saved (95 %: "
             f"{in_words(found.low_ns or 0)} to {in_words(found.high_ns or 0)}), beside "
             f"{in_words(found.prefill_ns)} spent."
         )

@@ -22,7 +22,7 @@ from dashboards.errors import BadValueError
 from dashboards.filters import Filters
 from dashboards.models.analysis import Compare, Difference
 from dashboards.queries.base import QueryLimits, QueryStore
-from dashboards.times import in_words, parse_when
+from dashboards.times import in_words, parse_when, plain
 
 RESAMPLES: Final = 1000
 SAME_MIX: Final = 0.10
@@ -185,7 +185,7 @@ def _warnings(a: Values, b: Values, *, matched: bool) -> list[str]:
             found.append(f"The mix of {name} lengths is not known on both sides.")
         elif abs(x - y) > SAME_MIX * max(x, y):
             found.append(
-                f"The mix of {name} lengths differs (mean {x:.0f} against {y:.0f} tokens): "
+                f"The mix of {name} lengths differs (mean {plain(x)} against {plain(y)} tokens): "
                 "differences may come from it."
             )
         elif told := _other_mix(a.mix[name], b.mix[name]):

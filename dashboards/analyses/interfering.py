@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from dashboards.analyses.compare import quantile
@@ -31,7 +31,7 @@ from dashboards.times import in_words, many, to_text
 SHOWN: Final = 20
 SHOWN_CAUSES: Final = 5
 _CHOSEN_SQL: Final = """\
-SELECT TraceId, SpanId FROM {{database:Identifier}}.requests
+SELECT TraceId, SpanId, ServiceInstance AS Instance FROM {{database:Identifier}}.requests
 WHERE {picked} ORDER BY Timestamp DESC, TraceId, SpanId LIMIT {most}"""
 
 
@@ -55,7 +55,8 @@ def interference(
 
     def ask(picked: Where, key: Key) -> InterferenceFigures:
         sql = _CHOSEN_SQL.format(picked=picked.sql, most=MOST_REQUESTS)
-        ids = [(r["TraceId"], r["SpanId"]) for r in run(store, sql, picked.params, bound)]
+        rows = run(store, sql, picked.params, bound)
+        ids = {(r["TraceId"], r["SpanId"]): str(r["Instance"]) for r in rows}
         return _figures(around, key, len(ids) if key else total, ids)
 
     overall, groups, left = whole_and_groups(store, looked_at, by, bound, ask)
@@ -70,7 +71,10 @@ def interference(
     )  # fmt: skip
 
 
-def _figures(around: Around, key: Key, chosen: int, ids: Sequence[Id]) -> InterferenceFigures:
+def _figures(
+    around: Around, key: Key, chosen: int, ids: Mapping[Id, str]
+) -> InterferenceFigures:
+    """``ids`` are the requests that are looked at, each with the instance it ran in."""
     wanted = {around.number[one] for one in ids if one in around.number}
     told = Told()
     engines: list[Blame] = []
@@ -86,8 +90,10 @@ def _figures(around: Around, key: Key, chosen: int, ids: Sequence[Id]) -> Interf
         engines[-1].add_to(told)
     lost = sorted(told.lost_ns.get(one, 0) for one in decode)
     total, decoded = sum(lost), sum(decode.values())
+    elsewhere = sum(instance not in around.mixed for instance in ids.values())
     return InterferenceFigures(
-        key=key, chosen=chosen, requests=len(ids), without_spans=len(ids) - len(seen),
+        key=key, chosen=chosen, requests=len(ids),
+        without_spans=len(ids) - elsewhere - len(seen), elsewhere=elsewhere,
         victims=sum(ns > 0 for ns in told.lost_ns.values()),
         causers=sum(ns > 0 for who, ns in told.caused_ns.items() if who is not None),
         decode_ns=decoded, lost_ns=total, caused_ns=sum(told.caused_ns.values()),
@@ -170,19 +176,44 @@ _NO_BASELINE: Final = (
 )
 
 
+_NO_DECODE: Final = (
+    "No decode of these requests is stored beside the engine's steps: what they lost is not known."
+)
+
+
+def _without(around: Around, found: InterferenceFigures) -> tuple[str, ...]:
+    """What is said where the figures are not of all that were looked at."""
+    said: list[str] = []
+    if n := found.without_spans:
+        those = "" if n == found.requests else f" of {found.requests:,}"
+        read = " or not read" if around.spans_left_out or around.requests_left_out else ""
+        said.append(
+            f"The prefill and decode spans of {many(n, 'request')}{those} are not stored{read}: what "
+            f"{'it' if n == 1 else 'they'} lost and caused is not in these figures."
+        )
+    if (n := found.elsewhere) and n < found.requests:
+        said.append(
+            f"{many(n, 'request')} of {found.requests:,} ran where no step that prefilled while others "
+            f"decoded is told, and {'is' if n == 1 else 'are'} not in these figures."
+        )
+    return tuple(said)
+
+
 def _reading(around: Around, found: InterferenceFigures) -> tuple[str, ...]:
     if not found.chosen:
         return ("There is no request to look at: widen the window or drop a filter.",)
-    part = (*_part(around, found), *_left_out(around))
+    part = (*_without(around, found), *_part(around, found), *_left_out(around))
     if not around.steps:
         return (_NO_STEPS, *part)
     if not around.mixed_steps:
         return ("No step prefilled while others decoded: nothing was lost to prefills.", *part)
     if not around.mixed:
         return (_NO_BASELINE, *part)
+    if found.share is None:
+        return (_NO_DECODE, *part)
     first = (
         f"{in_words(found.lost_ns)} of {in_words(found.decode_ns)} decode "
-        f"({(found.share or 0) * 100:.1f} %) went to other requests' prefills, in "
+        f"({found.share * 100:.1f} %) went to other requests' prefills, in "
         f"{around.mixed_steps:,} of {many(around.steps, 'step')}."
     )
     said = [first]

@@ -68,7 +68,7 @@ SELECT TraceId, SpanId, ServiceInstance AS Instance, if(isNull(InputTokens), NUL
 _IN_TIME: Final = f"""\
 TraceId IN (SELECT TraceId {_REQUESTS}) AND {_TIME}"""
 _PHASES_SQL: Final = f"""\
-SELECT s.TraceId AS TraceId, c.RootId AS RootId, s.Stage AS Stage, s.StartNs AS StartNs,
+SELECT s.TraceId AS TraceId, c.CallId AS CallId, c.RootId AS RootId, s.Stage AS Stage, s.StartNs AS StartNs,
   s.Duration AS Duration, s.Marks AS Marks, s.MarkNs AS MarkNs, count() OVER () AS Every
 FROM (
   SELECT TraceId, ParentSpanId AS CallId, SpanAttributes[{{stage_key:String}}] AS Stage,
@@ -197,7 +197,9 @@ def _read_phases(found: Around, requests: list[Row], spans: list[Row]) -> None:
     told = [one for one in fresh if one is not None]
     usual = sum(told) / len(told) if told else 1.0
     for row in spans:
-        number = found.number.get((row["TraceId"], row["RootId"]))
+        number = found.number.get((row["TraceId"], row["CallId"]))  # right below the root
+        if number is None:
+            number = found.number.get((row["TraceId"], row["RootId"]))
         if number is None:
             continue
         weight = fresh[number]

@@ -32,7 +32,7 @@ _RULE: Final = (
     ),
 )
 _CHOSEN_SQL: Final = """\
-SELECT TraceId, SpanId, toUnixTimestamp64Nano(Timestamp) AS StartNs, E2ENs
+SELECT TraceId, SpanId, toUnixTimestamp64Nano(Timestamp) AS StartNs, E2ENs, UnattributedNs
 FROM {{database:Identifier}}.requests WHERE {picked}
 ORDER BY cityHash64(TraceId, SpanId) LIMIT {most}"""
 _SPANS_SQL: Final = """\
@@ -55,16 +55,27 @@ def trace_path(found: Trace) -> TracePath:
         for one in found.spans
     ]  # fmt: skip
     roots = {one.span_id: one for one in spans}
+    paths: list[RequestPath] = []
+    for one in found.requests:
+        if one.span_id in roots:
+            path = request_path(found.trace_id, roots[one.span_id], spans, found.start_unix_ns)
+            rest = sum(part.ns for part in one.stages if part.stage == Stage.UNATTRIBUTED)
+            paths += [path] if has_its_spans(path, one.e2e_ns - rest) else []
     return TracePath(
-        trace_id=found.trace_id,
-        requests=tuple(
-            request_path(found.trace_id, roots[one.span_id], spans, found.start_unix_ns)
-            for one in found.requests
-            if one.span_id in roots
-        ),
-        spans_left_out=found.spans_left_out,
+        trace_id=found.trace_id, requests=tuple(paths),
+        without_spans=len(found.requests) - len(paths), spans_left_out=found.spans_left_out,
         assumptions=_RULE,
-    )
+    )  # fmt: skip
+
+
+def has_its_spans(path: RequestPath, attributed_ns: int) -> bool:
+    """Whether the spans behind ``path`` tell what the request's record tells.
+
+    Not where they hold less than half of the ``attributed_ns`` that the record gives to stages: of
+    a request of which the root alone is stored, the path would say that all is unattributed.
+    """
+    held = sum(one.ns for one in path.segments if one.stage != Stage.UNATTRIBUTED)
+    return 2 * held >= attributed_ns
 
 
 def critical_paths(
@@ -95,8 +106,8 @@ def critical_paths(
             *_RULE,
             (
                 f"At most {MOST_REQUESTS:,} requests, chosen by a hash of the trace id; those whose "
-                f"spans are not stored, or lie beyond the first {MOST_SPANS:,} spans, are counted "
-                "and left out."
+                "spans are not stored (or hold less than half of what the record tells), or lie "
+                f"beyond the first {MOST_SPANS:,} spans, are counted and left out."
             ),
         ),
     )  # fmt: skip
@@ -114,7 +125,9 @@ def _figures(
         there = spans.get(row["TraceId"], [])
         root = next((one for one in there if one.span_id == row["SpanId"]), None)
         if root is not None:
-            paths.append(request_path(row["TraceId"], root, there, root.start_ns))
+            path = request_path(row["TraceId"], root, there, root.start_ns)
+            attributed = int(row["E2ENs"]) - int(row["UnattributedNs"])
+            paths += [path] if has_its_spans(path, attributed) else []
     steps = _added(paths)
     return PathFigures(
         key=key,

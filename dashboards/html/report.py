@@ -20,7 +20,7 @@ from dashboards.models.series import Series
 from dashboards.queries.intervals import MOST_VALUES
 from dashboards.queries.measures import LEVEL_NAMES
 from dashboards.terminal.report import MEASURE_NAMES
-from dashboards.times import many, to_text
+from dashboards.times import BEYOND, beyond, many, to_text
 from dashboards.visible import short
 
 _BELOW: Final = (
@@ -221,7 +221,9 @@ def _lost(losses: Losses) -> str:
 
 
 def _rate(value: float | None) -> str:
-    return "no data" if value is None else f"{value:.2f}"
+    if value is None:
+        return "no data"
+    return f"{value:.2f}" if value < BEYOND else beyond(value)
 
 
 def _share(value: float | None) -> str:

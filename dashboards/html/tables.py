@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from dashboards.times import NS_PER_S
+from dashboards.times import BEYOND, NS_PER_S, beyond
 from dashboards.visible import MOST_TITLE_CHARS, short, visible
 
 
@@ -56,6 +56,8 @@ def time(ns: int | None) -> str:
     """As the page writes it; no data is said."""
     if ns is None:
         return "no data"
+    if ns >= BEYOND * NS_PER_S:
+        return f"{beyond(ns / NS_PER_S)} s"
     if ns >= 60 * NS_PER_S:
         return f"{ns / (60 * NS_PER_S):.1f} min"
     if ns >= NS_PER_S:

@@ -50,12 +50,15 @@ class InterferenceFigures(Model):
     """``lost_ns`` is the sum over all victims and equals ``caused_ns``, that over all causers.
 
     ``unknown_ns`` is the part of it whose causer is not stored. The lists hold the worst.
+    Of the ``requests`` those ``without_spans`` and ``elsewhere`` (in an engine without steps that
+    prefilled while others decoded) are in no sum; ``share`` is null where no decode is known.
     """
 
     key: dict[str, str | None]
     chosen: int
     requests: int
     without_spans: int
+    elsewhere: int = 0
     victims: int
     causers: int
     decode_ns: int

@@ -54,11 +54,12 @@ class RequestPath(Model):
 
 
 class TracePath(Model):
-    """The paths of every request in one trace."""
+    """The paths of every request in one trace; those ``without_spans`` have none."""
 
     version: int = 1
     trace_id: str
     requests: tuple[RequestPath, ...]
+    without_spans: int = 0
     spans_left_out: int
     assumptions: tuple[str, ...]
 

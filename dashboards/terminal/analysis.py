@@ -7,7 +7,7 @@ from rich.text import Text
 
 from dashboards.models.analysis import Compare, WhatIf
 from dashboards.terminal.figures import NARROWEST, plain_table
-from dashboards.terminal.text import in_unit, is_ascii, number, shown, unit_for
+from dashboards.terminal.text import decimals, in_unit, is_ascii, number, shown, unit_for
 from dashboards.times import many
 
 
@@ -41,7 +41,7 @@ def render_compare(found: Compare, console: Console) -> None:
             signed = [one.difference_ns, one.low_ns, one.high_ns]
             cells = [number(one.n_a), number(one.n_b)]
             cells += [in_unit(one.a_ns, unit), in_unit(one.b_ns, unit)]
-            cells += ["-" if ns is None else f"{ns / unit.ns:+z,.3f}" for ns in signed]
+            cells += ["-" if ns is None else decimals(ns / unit.ns, 3, "+z") for ns in signed]
             table.add_row(Text(f"{one.quantity} {one.percentile}"), *map(Text, cells))
     console.print(table)
     head = f"A: {found.a} ({many(found.requests_a, 'request')}), B: {found.b} ({found.requests_b:,})"

@@ -10,8 +10,9 @@ from dashboards.models.attribution import Attribution
 from dashboards.models.interference import Interference, InterferenceFigures
 from dashboards.models.path import CriticalPath, PathStep, TracePath
 from dashboards.terminal.tables import label_of, print_lines, print_table
-from dashboards.terminal.text import NO_DATA, exact_ms, in_unit, number, unit_for
+from dashboards.terminal.text import NO_DATA, Unit, decimals, exact_ms, in_unit, number, unit_for
 from dashboards.times import many
+from dashboards.visible import told_apart
 
 SHOWN_SLICES = 15
 
@@ -73,6 +74,8 @@ def render_trace_path(found: TracePath, console: Console) -> None:
             ((s.name, exact_ms(s.offset_ns - one.offset_ns), exact_ms(s.ns)) for s in one.segments),
         )
         _steps(console, "step", one.steps)
+    if found.without_spans:
+        print_lines(console, (f"{many(found.without_spans, 'request')} without spans left out",))
     if found.spans_left_out:
         print_lines(console, (f"{many(found.spans_left_out, 'span')} left out",))
     print_lines(console, found.assumptions, "dim")
@@ -100,12 +103,13 @@ def render_interference(found: Interference, console: Console) -> None:
     unit = unit_for(one.decode_ns for one in every)
     print_table(
         console,
-        ("requests", "n", f"decode {unit.name}", "lost", "%", "lost p50", "p95", "by unknown"),
+        ("requests", "n", "no data", f"decode {unit.name}", "lost", "%", "lost p50", "p95", "by unknown"),
         (
             (
-                label_of(one.key), number(one.requests), in_unit(one.decode_ns, unit),
-                in_unit(one.lost_ns, unit), _percent(one.share), in_unit(one.lost_p50_ns, unit),
-                in_unit(one.lost_p95_ns, unit), in_unit(one.unknown_ns, unit),
+                label_of(one.key), number(one.requests), number(one.without_spans + one.elsewhere),
+                *(_if_known(one, ns, unit) for ns in (one.decode_ns, one.lost_ns)),
+                _percent(one.share), in_unit(one.lost_p50_ns, unit), in_unit(one.lost_p95_ns, unit),
+                _if_known(one, one.unknown_ns, unit),
             )
             for one in every
         ),
@@ -115,7 +119,16 @@ def render_interference(found: Interference, console: Console) -> None:
     print_lines(console, found.assumptions, "dim")
 
 
+def _if_known(one: InterferenceFigures, ns: int, unit: Unit) -> str:
+    """A sum over the decodes of ``one``; no data where none of them is known."""
+    return in_unit(None if one.share is None else ns, unit)
+
+
 def _worst(console: Console, one: InterferenceFigures) -> None:
+    causes = [cause for victim in one.worst_victims for cause in victim.causes]
+    ids = [*(c.trace_id for c in causes), *(c.trace_id for c in one.worst_causers)]
+    ids += [victim.trace_id for victim in one.worst_victims]
+    cut = told_apart(one_id for one_id in ids if one_id)
     if one.worst_victims:
         print_table(
             console,
@@ -123,7 +136,7 @@ def _worst(console: Console, one: InterferenceFigures) -> None:
             (
                 (
                     v.trace_id, exact_ms(v.lost_ns), _percent(v.share), number(v.steps),
-                    (v.causes[0].trace_id or "not known")[:16] if v.causes else NO_DATA,
+                    cut(v.causes[0].trace_id or "not known") if v.causes else NO_DATA,
                 )
                 for v in one.worst_victims[:10]
             ),
@@ -147,4 +160,4 @@ def _percent(share: float | None) -> str:
 
 
 def _signed(ns: float | None, unit_ns: int) -> str:
-    return NO_DATA if ns is None else f"{ns / unit_ns:+z,.3f}"
+    return NO_DATA if ns is None else decimals(ns / unit_ns, 3, "+z")

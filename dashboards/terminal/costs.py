@@ -8,7 +8,7 @@ from dashboards.models.cache import Cache, Preempted
 from dashboards.models.goodput import Cost, Goodput, Tasks
 from dashboards.models.throughput import Throughput
 from dashboards.terminal.tables import label_of, print_lines, print_table
-from dashboards.terminal.text import NO_DATA, duration, in_unit, number, rate, unit_for
+from dashboards.terminal.text import NO_DATA, decimals, duration, in_unit, number, rate, unit_for
 from dashboards.times import many
 
 
@@ -21,9 +21,13 @@ def render_cache(found: Cache, console: Console) -> None:
         ("requests", "n", "hits", "cached %", f"prefill {unit.name}", "saved", "95 % from", "to"),
         (
             (
-                label_of(one.key), number(one.requests), number(one.hits),
+                label_of(one.key), number(one.requests), number(one.hits if one.cached_known else None),
                 NO_DATA if one.hit_share is None else f"{one.hit_share * 100:.1f}",
-                *(in_unit(ns, unit) for ns in (one.prefill_ns, one.saved_ns, one.low_ns, one.high_ns)),
+                in_unit(one.prefill_ns, unit),
+                *(
+                    in_unit(ns if one.cached_known else None, unit)
+                    for ns in (one.saved_ns, one.low_ns, one.high_ns)
+                ),
             )
             for one in every
         ),
@@ -35,7 +39,7 @@ def render_cache(found: Cache, console: Console) -> None:
             (
                 one.model, number(one.n),
                 *(
-                    NO_DATA if ns is None else f"{ns / 1000:,.2f}"
+                    NO_DATA if ns is None else decimals(ns / 1000, 2)
                     for ns in (one.ns_per_token, one.low_ns_per_token, one.high_ns_per_token)
                 ),
             )

@@ -12,12 +12,13 @@ from dashboards.terminal.figures import NARROWEST, plain_table
 from dashboards.terminal.stage_style import colour
 from dashboards.terminal.text import fit, in_unit, is_ascii, number, unit_for
 from dashboards.times import to_iso
+from dashboards.visible import told_apart
 
 _WHOLE_IDS_FROM: Final = 115
 
 
 def render_requests(found: Requests, console: Console) -> None:
-    """Print the list; ids are cut on a narrow console, and still are enough for ``trace``."""
+    """Print the list; ids are cut on a narrow console, and still tell its traces apart."""
     width = max(console.width, NARROWEST)
     wide = width >= _WHOLE_IDS_FROM
     ascii_only = is_ascii(console)
@@ -29,11 +30,12 @@ def render_requests(found: Requests, console: Console) -> None:
     for head in (f"E2E {unit.name}", "TTFT", *(("TPOT",) if wide else ()), "in", "out"):
         table.add_column(Text(head), justify="right", no_wrap=True)
     table.add_column(Text("longest stage"), no_wrap=True, min_width=13)
+    cut = told_apart(one.trace_id for one in found.requests)
     for one in found.requests:
         start = to_iso(one.start_unix_ns)
         table.add_row(
             Text(start[:23].replace("T", " ") if wide else start[11:23]),
-            Text(fit(one.trace_id if wide else one.trace_id[:16], 32, ascii_only=ascii_only)),
+            Text(fit(one.trace_id if wide else cut(one.trace_id), 32, ascii_only=ascii_only)),
             Text(fit(one.status, 9, ascii_only=ascii_only), "" if one.status == "ok" else "red"),
             Text(in_unit(one.e2e_ns, unit)),
             Text(in_unit(one.ttft_ns, unit)),

@@ -9,9 +9,12 @@ from typing import Final
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 
+from dashboards.times import beyond, plain
 from dashboards.visible import visible
 
 NO_DATA: Final = "-"
+MOST_WHOLE: Final = 10**9
+"""What is larger is written in powers of ten in a column, beside which others must fit."""
 
 
 def shown(text: str, *, ascii_only: bool) -> str:
@@ -54,7 +57,11 @@ def unit_for(values_ns: Iterable[float | None]) -> Unit:
 
 
 def in_unit(ns: float | None, unit: Unit) -> str:
-    """``ns`` in ``unit``, three digits or more; a small time is never shown as 0."""
+    """``ns`` in ``unit``, three digits or more; a small time is never shown as 0.
+
+    At most seven cells whatever ``ns`` is, or the columns beside it would have none: from a
+    million on in powers of ten.
+    """
     if ns is None:
         return NO_DATA
     value = ns / unit.ns
@@ -62,6 +69,8 @@ def in_unit(ns: float | None, unit: Unit) -> str:
         return "0"
     if value < 0.0001:
         return "<0.0001"
+    if value >= 999_999.5:
+        return f"{value:.{1 if value >= 9.5e99 else 2}g}"
     for least, digits in ((99.95, 0), (9.995, 1), (0.9995, 2), (0.09995, 3)):
         if value >= least:
             return f"{value:,.{digits}f}"
@@ -73,18 +82,31 @@ def duration(ns: float | None) -> str:
     if ns is None:
         return "no data"
     unit = SECONDS if ns >= SECONDS.ns else MS
-    return f"{in_unit(ns, unit)} {unit.name}"
+    whole = ns >= 1_000_000 * SECONDS.ns
+    return f"{plain(ns / unit.ns) if whole else in_unit(ns, unit)} {unit.name}"
 
 
 def exact_ms(ns: int) -> str:
     """``ns`` in milliseconds with three decimals, for aligned columns."""
-    return f"{ns / MS.ns:,.3f}"
+    return decimals(ns / MS.ns, 3)
+
+
+def decimals(value: float, digits: int, sign: str = "") -> str:
+    """``value`` with ``digits`` decimals, in powers of ten where it would be long.
+
+    ``sign="+z"`` gives every value but 0 its sign.
+    """
+    if abs(value) >= MOST_WHOLE:
+        return f"{value:{sign[:1]}.3g}"
+    return f"{value:{sign},.{digits}f}"
 
 
 def rate(value: float | None) -> str:
     """A rate with three digits, or what says there is none."""
     if value is None:
         return "no data"
+    if value >= MOST_WHOLE:
+        return beyond(value)
     for least, digits in ((100, 0), (10, 1), (1, 2)):
         if value >= least:
             return f"{value:,.{digits}f}"
@@ -92,9 +114,11 @@ def rate(value: float | None) -> str:
 
 
 def number(value: int | None) -> str:
-    """A count: whole up to a million, then in millions."""
+    """A count: whole up to a million, then in millions, at last in powers of ten."""
     if value is None:
         return NO_DATA
+    if value >= MOST_WHOLE:
+        return beyond(value)
     return f"{value:,}" if value < 1_000_000 else f"{value / 1e6:.2f}M"
 
 

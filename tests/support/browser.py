@@ -51,7 +51,7 @@ def chromium() -> Iterator[Any]:
 @contextlib.contextmanager
 def clean_tab(browser: Any, **context: Any) -> Iterator[Any]:
     """A page whose console stays free of errors, or the test fails: the policy was not broken."""
-    made = browser.new_context(viewport=SIZES["wide"], timezone_id="Europe/Rome", **context)
+    made = browser.new_context(viewport=SIZES["wide"], **{"timezone_id": "Europe/Rome", **context})
     one = made.new_page()
     problems: list[str] = []
     one.on("console", lambda m: problems.append(m.text) if m.type == "error" else None)

@@ -1,8 +1,9 @@
 // What a change would bring, and two sets of requests side by side.
 
 import { ask, link } from "./api.js";
-import { STAGES, count, el, many, percent, signed, table, time } from "./dom.js";
+import { STAGES, count, el, many, percent, signed, table, time, zone } from "./dom.js";
 import { late, nothing } from "./overview.js";
+import { each, shownZone, taken, withZone } from "./times.js";
 
 const PERCENT = /^[+-]\d+(\.\d+)?%$/;
 
@@ -45,18 +46,23 @@ function effects(answer) {
     ...answer.assumptions.map((line) => el("p", { class: "quiet" }, line))];
 }
 
+const UNMATCHED = ["", "false", "0", "no", "off", "n", "f"];  // as the API reads them; what it cannot read it says
+
 export async function compare() {
   const here = new URLSearchParams(location.search);
-  const a = here.get("a") ?? "", b = here.get("b") ?? "";
+  const a = here.get("a") ?? "", b = here.get("b") ?? "", match = here.get("match") ?? "";
   const form = el("form", { "aria-label": "What to compare", onsubmit: (event) => {
     event.preventDefault();
     const given = Object.fromEntries(new FormData(event.target));
-    history.pushState(null, "", link(given));
+    history.pushState(null, "", link({ a: each(given.a, withZone), b: each(given.b, withZone), match: given.match ?? null }));
     dispatchEvent(new PopStateEvent("popstate"));
   } }, ...[["a", a], ["b", b]].map(([name, value]) => el("label", {}, `${name.toUpperCase()}: a run, or FROM..TO`,
-    el("input", { type: "text", name, value, required: true }))), el("button", { type: "submit" }, "Compare"));
-  if (!a || !b) return [form, el("p", {}, "Give two runs, or two windows such as 2h..1h and 1h..now.")];
-  const found = late(`${a} against ${b}`, ask("/compare", { a, b }), differences);
+    el("input", { type: "text", name, value: each(value, shownZone), required: true, title: `A run, or FROM..TO, each of them ${taken()}` }))),
+  el("label", {}, "Match lengths", el("input", { type: "checkbox", name: "match", value: "true", checked: !UNMATCHED.includes(match.toLowerCase()),
+    title: "Cut both sides to one mix of input and output lengths" })),
+  el("button", { type: "submit" }, "Compare"));
+  if (!a || !b) return [form, el("p", {}, `Give two runs, or two windows such as 2h..1h and 1h..now. Times without a zone are read in ${zone()}.`)];
+  const found = late(`${a} against ${b}`, ask("/compare", { a, b, ...(match ? { match } : {}) }), differences);
   const parts = [form, found];
   parts.rest = found.done;
   return parts;
@@ -65,7 +71,8 @@ export async function compare() {
 function differences(answer) {
   const rows = answer.differences.map((d) => [`${d.quantity} ${d.percentile}`, time(d.a_ns), time(d.b_ns), signed(d.difference_ns),
     `${signed(d.low_ns)} … ${signed(d.high_ns)}`, `${count(d.n_a)} / ${count(d.n_b)}`]);
-  return [...answer.reading.map((line) => el("p", {}, line)),
+  const cut = `Lengths matched: ${count(answer.left_out_a)} of A and ${count(answer.left_out_b)} of B left out.`;
+  return [...answer.reading.map((line) => el("p", {}, line)), answer.matched ? el("p", { class: "quiet" }, cut) : "",
     ...answer.warnings.map((line) => el("p", { class: "bad" }, line)),
     table(`${answer.a} against ${answer.b}`, ["quantity", "A", "B", "B − A", "95 % interval", "n A / B"], rows),
     ...answer.assumptions.map((line) => el("p", { class: "quiet" }, line))];

@@ -64,4 +64,12 @@ export function link(change) {
   return text ? `?${text}` : location.pathname;
 }
 
-export const traceLink = (id) => el("a", { href: link({ view: "trace", id }), "data-go": true }, id.slice(0, 8));
+// How the trace ids that stand together are cut: to the shortest beginning that tells them apart, else to beginning and
+// end, else not at all.
+export function idCut(ids) {
+  const all = [...new Set(ids)], ends = (id) => (id.length > 17 ? `${id.slice(0, 8)}…${id.slice(-8)}` : id);
+  const cuts = [...[8, 12, 16].map((n) => (id) => id.slice(0, n)), ends];
+  return cuts.find((cut) => new Set(all.map(cut)).size === all.length) ?? ((id) => id);
+}
+
+export const traceLink = (id, cut) => el("a", { href: link({ view: "trace", id }), title: id, "data-go": true }, cut(id));

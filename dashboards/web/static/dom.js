@@ -42,10 +42,16 @@ export function svg(tag, attributes = {}, ...children) {
 
 export const STAGES = ["prompt", "retrieval", "queue", "prefill", "decode", "tool", "deliver", "unattributed"];
 
+// What no measurement gives is written with three digits and a power of ten, not as a row of digits. As seconds: 30,000 years.
+const BEYOND = 1e12;
+const beyond = (value) => value.toExponential(2).replace(/\.?0+e/, "e").replace("-", "−");
+export const fixed = (value, digits) => (Math.abs(value) < BEYOND ? value.toFixed(digits) : beyond(value));
+
 // Nanoseconds as a reader wants them; null is no data, never 0.
 export function time(ns) {
   if (ns === null || ns === undefined) return "no data";
   if (ns < 0) return `−${time(-ns)}`;
+  if (ns >= BEYOND * 1e9) return `${beyond(ns / 1e9)} s`;
   const ms = ns / 1e6;
   if (ms >= 60000) return `${(ms / 60000).toFixed(1)} min`;
   if (ms >= 1000) return `${(ms / 1000).toFixed(2)} s`;
@@ -61,10 +67,10 @@ export function bounds(low, high) {
   return `${unit(from) === unit(to) && unit(to) ? from.split(" ")[0] : from} – ${to}`.replaceAll(" ", "\u00a0").replace("–\u00a0", "– ");
 }
 
-export const count = (n) => (n === null || n === undefined ? "no data" : n.toLocaleString("en"));
+export const count = (n) => (n === null || n === undefined ? "no data" : Math.abs(n) < BEYOND ? n.toLocaleString("en") : beyond(n));
 export const many = (n, what) => `${count(n)} ${what}${n === 1 ? "" : "s"}`;
 // What rounds to zero has no sign.
-export const percent = (part) => `${(part * 100).toFixed(1).replace(/^-(0\.0)$/, "$1").replace("-", "−")} %`;
+export const percent = (part) => `${fixed(part * 100, 1).replace(/^-(0\.0)$/, "$1").replace("-", "−")} %`;
 export const share = (part) => (part === null || part === undefined ? "no data" : percent(part));
 export const when = (ns) => new Date(ns / 1e6).toLocaleString();
 export const zone = () => Intl.DateTimeFormat().resolvedOptions().timeZone;

@@ -2,7 +2,7 @@
 
 import { ask, link } from "./api.js";
 import { levels } from "./charts.js";
-import { count, el, share, table, time } from "./dom.js";
+import { count, el, fixed, many, share, table, time } from "./dom.js";
 import { late, nothing } from "./overview.js";
 import { told } from "./why.js";
 
@@ -16,8 +16,8 @@ export function limits() {
 }
 
 const inWords = (l) => Object.entries(l).map(([name, value]) => `${name.toUpperCase()} ${value}`).join(", ");
-const speed = (value) => (value === null ? "no data" : value.toFixed(1));
-const perS = (value) => (value === null ? "no data" : value.toFixed(2));
+const speed = (value) => (value === null ? "no data" : fixed(value, 1));
+const perS = (value) => (value === null ? "no data" : fixed(value, 2));
 
 // One line for the overview.
 export function goodputLine(g, here = false) {
@@ -57,8 +57,9 @@ function money(f) {
   const c = f.cost, t = f.tasks, price = (value) => (value === null ? "no data" : `${value.toPrecision(4)} ${c.currency}`);
   const rows = [["by tokens", price(c.tokens), price(c.tokens_per_request), price(c.tokens_per_good_request)],
     ["by GPU time", price(c.gpu), price(c.gpu_per_request), price(c.gpu_per_good_request)]];
-  const tasks = t.tasks ? el("p", {}, `${count(t.correct)} of ${count(t.tasks)} tasks correct; ${time(t.time_per_correct_ns)} and ` +
-    `${price(t.cost_per_correct)} for each correct one.`) : el("p", { class: "quiet" }, "No task told its outcome.");
+  const each = !t.correct ? "." : `; ${time(t.time_per_correct_ns)}${t.cost_per_correct === null ? "" : ` and ${price(t.cost_per_correct)}`} for each ` +
+    `correct one${t.cost_per_correct === null ? ", whose cost is not known" : ""}.`;
+  const tasks = t.tasks ? el("p", {}, `${count(t.correct)} of ${many(t.tasks, "task")} correct${each}`) : el("p", { class: "quiet" }, "No task told its outcome.");
   return el("div", {}, table("Cost", ["reckoned", "all", "a request", "a request that met the limits"], rows), tasks);
 }
 

@@ -1,6 +1,6 @@
 // Below a trace: what the engine computed step by step, who shared its batches, what the GPU did.
 
-import { traceLink } from "./api.js";
+import { idCut, traceLink } from "./api.js";
 import { count, el, facts, later, many, share, svg, table, time } from "./dom.js";
 
 const mid = (one) => one.offset_ns + one.duration_ns / 2;
@@ -70,7 +70,8 @@ function bars(steps, scale) {
 function tellStep(step, n, engine) {
   const inside = engine.sharers.filter((s) => holds(s, mid(step)));
   const who = (stage) => inside.filter((s) => s.stage === stage).map((s) => s.trace_id);
-  const links = (ids) => (ids.length ? el("span", {}, ...ids.slice(0, 20).flatMap((id) => [traceLink(id), " "]),
+  const cut = idCut(engine.sharers.map((s) => s.trace_id));
+  const links = (ids) => (ids.length ? el("span", {}, ...ids.slice(0, 20).flatMap((id) => [traceLink(id, cut), " "]),
     ids.length > 20 ? `and ${ids.length - 20} more` : "") : "none");
   return [el("h3", {}, `Step ${n + 1}`), facts([
     ["at", `${time(step.offset_ns)}, takes ${time(step.duration_ns)}, engine ${step.engine}`],
@@ -101,16 +102,17 @@ export function sharers(engine) {
   if (!by.size) {
     return engine.steps.length ? [title, el("p", { class: "quiet" }, "No other request was computed in the same steps.")] : [];
   }
+  const cut = idCut([...by.keys()]);
   const rows = [...by].sort(([, a], [, b]) => b.prefill - a.prefill || b.decode - a.decode)
-    .map(([id, n]) => [traceLink(id), count(n.prefill), count(n.decode)]);
+    .map(([id, n]) => [traceLink(id, cut), count(n.prefill), count(n.decode)]);
   const left = engine.sharers_left_out ? el("p", { class: "quiet" }, `${count(engine.sharers_left_out)} more are not shown.`) : "";
   return [title, table("Other requests in the steps of this one", ["trace", "steps in its prefill", "steps in its decode"], rows), left];
 }
 
 // Bytes in GiB; nothing that a reader would have to count the zeros of.
 function between(low, high, unit) {
-  if (unit === "By") return `${(low / 2 ** 30).toPrecision(3)} to ${(high / 2 ** 30).toPrecision(3)} GiB`;
   const text = (value) => (Math.abs(value) >= 1000 ? count(Math.round(value)) : value.toPrecision(3));
+  if (unit === "By") return `${text(low / 2 ** 30)} to ${text(high / 2 ** 30)} GiB`;
   return `${text(low)} to ${text(high)}${unit && unit !== "1" ? ` ${unit}` : ""}`;
 }
 
@@ -121,8 +123,9 @@ export function gpuLane(engine, scale) {
   }
   return [title, el("div", { class: "bars", "data-test": "gpu" }, ...engine.gauges.flatMap((gauge) => {
     const values = gauge.points.map((p) => p.value);
-    const low = Math.min(0, ...values), span = Math.max(...values) - low || 1;
-    const line = gauge.points.map((p) => `${scale(p.offset_ns).toFixed(1)},${(19 - ((p.value - low) / span) * 18).toFixed(1)}`).join(" ");
+    const most = Math.max(...values.map(Math.abs)) || 1, parts = values.map((value) => value / most);  // a difference of two may be infinite
+    const low = Math.min(0, ...parts), span = Math.max(...parts) - low || 1;
+    const line = gauge.points.map((p, n) => `${scale(p.offset_ns).toFixed(1)},${(19 - ((parts[n] - low) / span) * 18).toFixed(1)}`).join(" ");
     const told = between(Math.min(...values), Math.max(...values), gauge.unit);
     const pairs = Object.entries(gauge.attributes);
     const all = pairs.map((pair) => pair.join("=")).join(", ");

@@ -4,7 +4,7 @@
 import { FILTERS, ask, link } from "./api.js";
 import { heat, percentiles, rates, throughput, traffic } from "./charts.js";
 import { goodputLine, limits } from "./goodput.js";
-import { STAGES, bounds, count, el, many, share, stack, svg, table, time, when } from "./dom.js";
+import { STAGES, bounds, count, el, fixed, many, share, stack, svg, table, time, when } from "./dom.js";
 
 // One of the report's and the summary's figures by its name.
 const named = (figures) => Object.fromEntries(figures.map((f) => [f.name ?? f.stage ?? f.measure, f]));
@@ -15,7 +15,7 @@ function cards(summary, report) {
   const seconds = summary.from_unix_ns === null ? null : (summary.to_unix_ns - summary.from_unix_ns) / 1e9;
   const activity = report?.overall.activity;
   const perS = (exact, n) => exact ?? (seconds ? n / seconds : null);
-  const rate = (value, digits) => (value === null ? "no data" : value.toFixed(digits));
+  const rate = (value, digits) => (value === null ? "no data" : fixed(value, digits));
   const part = (n) => share(all.requests ? n / all.requests : null);
   const facts = [
     ["Requests", count(all.requests), `${count(all.errors)} error, ${count(all.cancelled)} cancelled`],

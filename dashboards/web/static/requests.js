@@ -1,6 +1,6 @@
 // The request table, and the same as a live tail.
 
-import { ask, chosen, link } from "./api.js";
+import { ask, chosen, idCut, link, traceLink } from "./api.js";
 import { cellOf, count, el, many, table, time, visible, when } from "./dom.js";
 import { nothing } from "./overview.js";
 
@@ -12,9 +12,9 @@ const TAIL_BACK_MS = 3600000;
 const heads = (of) => ["trace", of("start"), "model", "route", "status", of("ttft"), of("e2e"), "input", "output",
   "cached", "longest stage"];
 
-function cells(r) {
+function cells(r, cut) {
   return [
-    el("a", { href: link({ view: "trace", id: r.trace_id }), "data-go": true }, r.trace_id.slice(0, 8)),
+    traceLink(r.trace_id, cut),
     when(r.start_unix_ns), r.model, r.route, r.error_type ? `${r.status}: ${r.error_type}` : r.status, time(r.ttft_ns),
     time(r.e2e_ns), count(r.input_tokens), count(r.output_tokens), count(r.cached_tokens),
     `${r.longest_stage} ${time(r.longest_stage_ns)}`];
@@ -22,13 +22,14 @@ function cells(r) {
 
 export async function requests() {
   const here = new URLSearchParams(location.search);
-  const sort = here.get("sort") ?? "start";
+  const sort = here.get("sort") || "start";
   const found = await ask("/requests", { sort, limit: 100 });
   if (!found.total) return nothing();
   const head = (name) => el("a", { href: link({ sort: name }), "data-go": true, "data-focus": `head-${name}` }, SORTS[name]);
   const links = Object.keys(SORTS).map((s) => el("a", { href: link({ sort: s }), "data-go": true, "data-focus": `sort-${s}`,
     "aria-current": s === sort ? "true" : null }, `by ${SORTS[s]}`));
-  const whole = table("Requests", heads(head), found.requests.map(cells));
+  const cut = idCut(found.requests.map((r) => r.trace_id));
+  const whole = table("Requests", heads(head), found.requests.map((r) => cells(r, cut)));
   whole.querySelector(`[data-focus="head-${CSS.escape(sort)}"]`)?.closest("th").setAttribute("aria-sort", "descending");
   return [el("p", {}, `${count(found.requests.length)} of ${many(found.total, "request")}, sorted `, ...links.flatMap((a) => [a, " "])), whole];
 }
@@ -48,7 +49,8 @@ export async function tail() {
   const take = async () => {
     const found = await reader.latest(TAIL_ROWS);
     const fresh = found.requests.filter((r) => !seen?.has(r.trace_id + r.span_id));
-    for (const one of fresh.toReversed()) body.prepend(el("tr", {}, ...cells(one).map((cell, n) => cellOf(n, cell))));
+    const cut = idCut(found.requests.map((r) => r.trace_id));
+    for (const one of fresh.toReversed()) body.prepend(el("tr", {}, ...cells(one, cut).map((cell, n) => cellOf(n, cell))));
     while (body.children.length > TAIL_ROWS) body.lastChild.remove();
     const first = seen === null, missed = await reader.missed(found.total, fresh.length);
     seen = new Set(found.requests.map((r) => r.trace_id + r.span_id));

@@ -8,7 +8,7 @@ const DIMENSIONS = ["model", "input_tokens", "output_tokens", "cached", "concurr
   "finish_reason", "error_type"];
 
 export async function slices() {
-  const by = new URLSearchParams(location.search).get("by") ?? "input_tokens";
+  const by = new URLSearchParams(location.search).get("by") || "input_tokens";
   const summary = await ask("/summary", { by });
   const known = await ask("/facets");
   const tags = ["run", ...Object.keys(known.tags)].map((name) => `tag:${name}`);

@@ -86,12 +86,14 @@ function tell(span, place, button) {
 }
 
 function criticalPath(found) {
-  if (!found.requests.length) return [el("p", { class: "quiet" }, "No request of this trace has a record.")];
-  return found.requests.map((request) => el("div", {},
+  const left = found.without_spans ? [el("p", { class: "quiet" }, `The spans of ${many(found.without_spans, "request")} are not stored: ` +
+    `what held ${found.without_spans === 1 ? "it" : "them"} is not known.`)] : [];
+  if (!found.requests.length && !left.length) return [el("p", { class: "quiet" }, "No request of this trace has a record.")];
+  return left.concat(found.requests.map((request) => el("div", {},
     stack(request.segments.map((s) => ({ stage: s.stage, size: s.ns, title: `${s.name}: ${time(s.ns)}` })),
       request.segments.map((s) => `${s.name} ${time(s.ns)}`).join(", ")),
     table(`What held ${request.name}, piece by piece: ${time(request.e2e_ns)}`, ["span", "stage", "from", "holds it for", "share"],
-      request.segments.map((s) => [s.name, s.stage, time(s.offset_ns), time(s.ns), share(s.ns / Math.max(request.e2e_ns, 1))]))));
+      request.segments.map((s) => [s.name, s.stage, time(s.offset_ns), time(s.ns), share(s.ns / Math.max(request.e2e_ns, 1))])))));
 }
 
 function record(request) {

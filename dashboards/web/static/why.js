@@ -1,12 +1,12 @@
 // Why it is slow: what the slow ones have, the critical path, other requests' prefills, the cache.
 
-import { ask, link, traceLink } from "./api.js";
+import { ask, idCut, link, traceLink } from "./api.js";
 import { count, el, later, many, share, signed, table, time } from "./dom.js";
 import { late, nothing } from "./overview.js";
 
 // The sentences that the figures give, and below them what they rest on.
 export function told(answer, ...parts) {
-  return [...answer.reading.map((line) => el("p", {}, line)), ...parts,
+  return [...answer.reading.map((line) => el("p", {}, line)), ...parts.filter((part) => part !== null),
     later("What this rests on", () => el("ul", {}, ...answer.assumptions.map((line) => el("li", {}, line))))];
 }
 
@@ -51,9 +51,11 @@ function path(p) {
 }
 
 function interference(i) {
-  const f = i.overall, who = (id) => (id ? traceLink(id) : "not stored");
-  return told(i, el("p", { class: "quiet" }, `${time(f.lost_ns)} of ${time(f.decode_ns)} of decode (${share(f.share)}), in ` +
-    `${count(i.mixed_steps)} of ${many(i.steps, "step")}; caused ${time(f.caused_ns)}, of which by nobody known ${time(f.unknown_ns)}.`),
+  const f = i.overall, who = (id) => (id ? traceLink(id, cut) : "not stored");
+  const cut = idCut([...f.worst_victims.flatMap((v) => [v, ...v.causes]), ...f.worst_causers].map((one) => one.trace_id).filter(Boolean));
+  const known = f.share === null ? "Lost: no data" : `${time(f.lost_ns)} of ${time(f.decode_ns)} of decode (${share(f.share)})`;
+  return told(i, el("p", { class: "quiet" }, `${known}, in ${count(i.mixed_steps)} of ${many(i.steps, "step")}` +
+    (f.share === null ? "." : `; caused ${time(f.caused_ns)}, of which by nobody known ${time(f.unknown_ns)}.`)),
   ...(f.worst_victims.length ? [table("Requests that lost most", ["trace", "lost", "share of its decode", "steps", "caused most by"], f.worst_victims.map((v) =>
     [who(v.trace_id), time(v.lost_ns), share(v.share), count(v.steps),
       el("span", {}, ...v.causes.slice(0, 3).flatMap((c) => [who(c.trace_id), ` ${time(c.ns)} `]))])),
@@ -63,10 +65,13 @@ function interference(i) {
 
 function cache(c) {
   const f = c.overall, p = f.preempted;
-  return told(c, table("Prefix cache", ["model", "requests that hit", "cached tokens", "prefill saved", "95 % interval"],
+  const known = f.cached_known ? `${count(f.hits)} of ${many(f.cached_known, "request")} hit; ` + (f.hit_share === null
+    ? "what share of the input tokens was cached is not known." : `${share(f.hit_share)} of the input tokens were cached.`)
+    : "Which requests hit is not known.";
+  return told(c, !f.models.length ? null : table("Prefix cache", ["model", "requests that hit", "cached tokens", "prefill saved", "95 % interval"],
     f.models.map((m) => [m.model, count(m.hits), count(m.cached_tokens), time(m.saved_ns),
       m.low_ns === null ? "no data" : `${time(m.low_ns)} … ${time(m.high_ns)}`])),
-  el("p", {}, `${count(f.hits)} of ${many(f.cached_known, "request")} hit; ${share(f.hit_share)} of the input tokens were cached.`),
+  el("p", {}, known),
   el("p", {}, `Preemption: ${many(p.preemptions, "time")} in ${many(p.requests, "request")}` + (p.requests ? `, ${time(p.off_ns)} off the engine; ` +
     (p.known ? `work done again ${time(p.again_ns)}, at most ${many(p.tokens_again_at_most, "token")} (known of ${count(p.known)})` : "what was done again is not known") : "") + "."));
 }

@@ -95,3 +95,21 @@ def test_what_was_computed_again_is_no_number_where_it_is_not_known(tab, url, mo
     shown(tab, url, view="why", model="off")
     line = tab.get_by_text("Preemption: 1 time in 1 request").inner_text()
     assert line.endswith("off the engine; what was done again is not known.")
+
+
+def test_lost_decode_and_paths_of_requests_without_spans_are_no_data(tab, url, module_store):
+    """Their roots alone are stored, beside engine steps: neither 0 s lost nor all unattributed."""
+    module_store.steps(
+        *({"start": 3000 * S + n * S // 100, "duration": S // 100, "decode": 1} for n in range(5)),
+        {"start": 3001 * S, "duration": S // 10, "decode": 1, "prefill": 1},
+    )
+    at = {"start": 3000 * S, "decode": 2 * S, "Model": "bare", "TraceId": "ba" * 16, "SpanId": "r"}
+    module_store.requests(at)
+    module_store.spans({"TraceId": at["TraceId"], "SpanId": "r", "start": 3000 * S, "duration": 2 * S})
+    shown(tab, url, view="why", model="bare")
+    words = tab.locator("main").inner_text()
+    assert "Lost: no data, in 1 of 6 steps." in words
+    assert "The prefill and decode spans of 1 request are not stored" in words
+    assert "Of 1 request looked at none has its spans stored" in words
+    shown(tab, url, view="trace", id=at["TraceId"])
+    tab.get_by_text("The spans of 1 request are not stored: what held it is not known.").wait_for()

@@ -38,7 +38,7 @@ def url(module_store: HandStore) -> Iterator[str]:
 def test_a_view_that_is_none_is_said(tab, url, view):
     """Also where the name is one that every object has."""
     shown(tab, url, view=view)
-    assert f"there is no view {view}" in tab.get_by_role("alert").inner_text()
+    assert f"there is no view '{view}': take" in tab.get_by_role("alert").inner_text()
 
 
 @pytest.mark.parametrize(

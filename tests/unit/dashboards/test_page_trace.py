@@ -145,7 +145,7 @@ def test_the_gpu_lane_shows_each_gauge_and_hostile_names_as_text(tab, url):
     assert lane.locator(".time").inner_text() == "0.250 to 0.750"
     assert lane.locator("polyline").count() == 1
     tab.locator("dd", has_text="document.title").first.wait_for()
-    assert tab.title() == "Stagelens: where did the time go?"
+    assert tab.title() == f"Trace {ID} – Stagelens"
     assert tab.locator("main script").count() == 0
 
 

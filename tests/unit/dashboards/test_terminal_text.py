@@ -22,7 +22,7 @@ from dashboards.terminal.text import (
     rate,
     unit_for,
 )
-from dashboards.visible import visible
+from dashboards.visible import told_apart, visible
 
 
 @given(st.text(), st.integers(0, 40), st.booleans())
@@ -118,3 +118,13 @@ def test_a_pipe_has_a_width_of_its_own(monkeypatch):
     monkeypatch.delenv("COLUMNS", raising=False)
     assert make_console(io.StringIO()).width == PIPED_WIDTH
     assert make_console(io.StringIO(), 80).width == 80
+
+
+def test_ids_that_stand_together_are_told_apart():
+    """By 16 digits of their beginning; of small ones by their ends too; whole at last."""
+    assert [told_apart(["ab" * 16, "cd" * 16])(one) for one in ("ab" * 16,)] == ["ab" * 8]
+    small = [f"{n:032x}" for n in (1, 2)]
+    assert list(map(told_apart(small), small)) == ["0000000..0000001", "0000000..0000002"]
+    middles = ["a" * 16 + "b" + "a" * 15, "a" * 32]
+    assert list(map(told_apart(middles), middles)) == middles
+    assert told_apart([])("not known") == "not known"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import random
 
 import pytest
+from rich.console import Console
 
 from dashboards.analyses.cache import cache, work_again
 from dashboards.analyses.stats import slope
 from dashboards.filters import Filters
+from dashboards.terminal.costs import render_cache
 
 MS = 1_000_000
 US = 1000
@@ -51,6 +54,21 @@ def test_a_rate_that_cannot_be_measured_is_not_guessed(store):
     assert (found.overall.hits, found.overall.saved_ns, found.rates[0].ns_per_token) == (4, None, None)
     assert "not known: no two prefills" in found.reading[0]
     assert "no request" in cache(store, Filters(model=("x",))).reading[0]
+
+
+def test_hits_that_nobody_tells_are_no_data(store):
+    """No cached tokens: no hits and nothing saved, not 0; no input tokens: no share of them, not 0 %."""
+    store.requests({"prefill": MS, "InputTokens": 20})
+    console = Console(width=100, file=io.StringIO(), record=True)
+    render_cache(cache(store, Filters()), console)
+    row = next(line.split() for line in console.export_text().splitlines() if line.startswith("all"))
+    assert row == ["all", "1", "-", "-", "1.00", "-", "-", "-"]
+    store.truncate("requests")
+    store.requests({"prefill": MS, "CachedTokens": 0})
+    said = cache(store, Filters()).reading[0]
+    assert said.startswith(
+        "0 of 1 request hit the cache, what share of the prompt tokens is not known"
+    )
 
 
 def test_work_done_again_is_from_the_resumption_to_the_next_token():

@@ -13,7 +13,7 @@ from dashboards.analyses.paths import critical_paths
 from dashboards.analyses.whatif import parse_changes, whatif
 from dashboards.filters import Filters
 from dashboards.source import StoreSource
-from dashboards.terminal.causes import render_path
+from dashboards.terminal.causes import render_path, render_trace_path
 from tests.support.clock import FakeClock
 from tracer.stages import Stage, StageInterval, partition
 
@@ -153,6 +153,30 @@ def test_a_request_of_which_only_some_spans_were_read_has_no_path(store, monkeyp
     found = critical_paths(store, Filters()).overall
     assert (found.chosen, found.requests, found.without_spans) == (2, 1, 1)
     assert [(s.name, s.on_path_ns) for s in found.steps] == [("decode", 5 * MS)]
+
+
+def test_a_request_of_which_the_root_alone_is_stored_has_no_path(store):
+    """Its record tells queue, prefill and decode: not "unattributed 100 %", in the sum or its trace."""
+    held = {"queue": 100 * MS, "prefill": 100 * MS, "decode": 1000 * MS}
+    store.requests({"TraceId": ID, "SpanId": "r", **held})
+    store.spans({"TraceId": ID, "SpanId": "r", "duration": 1200 * MS})
+    found = critical_paths(store, Filters())
+    assert (found.overall.requests, found.overall.without_spans, found.overall.steps) == (0, 1, ())
+    assert "none has its spans stored" in found.reading[0]
+    one = StoreSource(store, FakeClock(unix_ns=1)).trace_path(ID)
+    assert (one.requests, one.without_spans) == ((), 1)
+    console = Console(width=100, file=io.StringIO(), record=True)
+    render_trace_path(one, console)
+    assert "1 request without spans left out" in console.export_text()
+
+
+def test_a_request_whose_record_tells_no_stage_has_its_path(store):
+    """The record itself says that all is unattributed: then the path says so too."""
+    store.requests({"TraceId": ID, "SpanId": "r", "unattributed": 50 * MS})
+    store.spans({"TraceId": ID, "SpanId": "r", "duration": 50 * MS})
+    found = critical_paths(store, Filters()).overall
+    assert [(s.stage, s.share) for s in found.steps] == [("unattributed", 1.0)]
+    assert len(StoreSource(store, FakeClock(unix_ns=1)).trace_path(ID).requests) == 1
 
 
 def test_how_many_were_looked_at_is_said_where_they_are_not_all(store, monkeypatch):

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import io
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.console import Console
 
 from dashboards.analyses import interfering_read
 from dashboards.analyses.interference import Blame, MixedStep, Phase, Told, baseline, excesses
 from dashboards.analyses.interfering import interference
 from dashboards.analyses.stats import share_out
 from dashboards.filters import Filters
+from dashboards.terminal.causes import render_interference
 
 MS = 1_000_000
 
@@ -107,6 +111,57 @@ def test_without_steps_or_baselines_it_is_not_known(store):
     assert "interference is not known" in found.reading[0]
     store.steps({"start": 101 * MS, "duration": 40 * MS, "decode": 2, "prefill": 1, "engine": 1})
     assert interference(store, Filters()).several_engines == 2
+
+
+def printed(found) -> str:
+    """What the command line says."""
+    console = Console(width=100, file=io.StringIO(), record=True)
+    render_interference(found, console)
+    return console.export_text()
+
+
+def test_requests_without_spans_are_no_data_and_said(store):
+    """Two records with 1 s decode each, engine steps and no span: not "0 s of 0 s decode (0.0 %)"."""
+    for i in range(5):
+        store.steps({"start": (10 + i) * MS, "duration": 10 * MS, "decode": 2})
+    store.steps({"start": 100 * MS, "duration": 40 * MS, "decode": 2, "prefill": 1})
+    store.requests({"decode": 1000 * MS, "Model": "bare"}, {"decode": 1000 * MS, "Model": "bare"})
+    found = interference(store, Filters(), ["model"])
+    assert (found.overall.without_spans, found.overall.share) == (2, None)
+    assert "No decode of these requests is stored" in found.reading[0]
+    assert "spans of 2 requests are not stored" in found.reading[1]
+    rows = [line.split() for line in printed(found).splitlines() if line.startswith(("all", "bare"))]
+    assert rows == [["all", "2", "2", *["-"] * 6], ["bare", "2", "2", *["-"] * 6]]
+    store.traced(7, prefill=(0, 5 * MS), decode=(5 * MS, 300 * MS), Model="whole")
+    found = interference(store, Filters(), ["model"])
+    assert [(g.key["model"], g.without_spans, g.share is None) for g in found.groups] == [
+        ("bare", 2, True), ("whole", 0, False),
+    ]  # fmt: skip
+    assert "spans of 2 requests of 3 are not stored: what they lost" in found.reading[-1]
+
+
+def test_a_request_of_another_engine_is_not_told_as_one_without_spans(store):
+    """Its spans are stored, but no step of its engine prefilled: it is counted beside, and said."""
+    known_case(store)
+    store.traced(9, decode=(0, 300 * MS), ServiceInstance="other")
+    found = interference(store, Filters())
+    assert (found.overall.without_spans, found.overall.elsewhere) == (0, 1)
+    assert found.reading[-1].startswith("1 request of 5 ran where no step that prefilled")
+
+
+def test_stage_spans_right_below_the_root_count(store):
+    """Without a call's span between them and the root: the same figures."""
+    known_case(store)
+    whole = interference(store, Filters()).overall
+    spans = f"{store.database}.otel_traces"
+    store.raw.command(
+        f"ALTER TABLE {spans} UPDATE ParentSpanId = substring(TraceId, 17) "
+        "WHERE startsWith(ParentSpanId, 'c') SETTINGS mutations_sync = 1"
+    )
+    store.raw.command(
+        f"ALTER TABLE {spans} DELETE WHERE startsWith(SpanId, 'c') SETTINGS mutations_sync = 1"
+    )
+    assert interference(store, Filters()).overall == whole
 
 
 def test_baselines_between_and_beyond_known_sizes():
