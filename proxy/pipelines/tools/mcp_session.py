@@ -87,10 +87,12 @@ class Session:
     async def close(self) -> None:
         """End it and wait for that."""
         self.leave()
-        if self._ready.done():
-            await asyncio.wait({self._keeper}, timeout=END_S)
-        self._keeper.cancel()
-        await asyncio.gather(self._keeper, return_exceptions=True)
+        try:
+            if self._ready.done():
+                await asyncio.wait({self._keeper}, timeout=END_S)
+        finally:
+            self._keeper.cancel()
+            await asyncio.gather(self._keeper, return_exceptions=True)
 
     async def _keep(self, before: Session | None) -> None:
         """Holds the session until told to leave; a failure to begin goes to ``_ready``."""
