@@ -107,7 +107,7 @@ async def _plain_retriever(pipeline: str, settings: Retriever, with_: _With) -> 
     if isinstance(settings, HttpRetriever):
         return SearchRetriever(settings, with_.web)
     if isinstance(settings, PythonRetriever):
-        return FunctionRetriever(settings, with_.callables)
+        return FunctionRetriever(settings, with_.callables.own())
     api = with_.collector_api
     if settings.collector_api:
         api = CollectorApi(settings.collector_api)
@@ -132,7 +132,7 @@ async def _embeds(settings: Embedding, with_: _With) -> Embeds:
 
 def _source(settings: PythonTool | McpTools | OpenApiTools, callables: Callables) -> ToolSource:
     if isinstance(settings, PythonTool):
-        return FunctionTool(settings, callables)
+        return FunctionTool(settings, callables.own())
     if isinstance(settings, McpTools):
         from proxy.pipelines.tools.mcp import McpSource
 

@@ -27,6 +27,8 @@ class FunctionRetriever:
     async def find(self, query: str, trace: Trace) -> list[Document]:
         function = self._function if inspect.iscoroutinefunction(self._function) else self._whole
         found = await self._callables.call(function, query, self.top_k)
+        if isinstance(found, Iterator):  # a coroutine's: its work is done in a thread too
+            found = await self._callables.call(_taken, found, self.top_k)
         made = documents_of(found, trace, self.top_k)
         if sum(len(one.text.encode()) for one in made) > self._most:
             raise StageProblem("result_too_large", f"the texts are longer than {self._most} bytes")
@@ -35,4 +37,8 @@ class FunctionRetriever:
     def _whole(self, query: str, top_k: int) -> Any:  # noqa: ANN401
         """Run in the function's thread: an iterator does its work there, and not in the loop."""
         found = self._function(query, top_k)
-        return list(islice(found, top_k)) if isinstance(found, Iterator) else found
+        return _taken(found, top_k) if isinstance(found, Iterator) else found
+
+
+def _taken(found: Iterator[Any], most: int) -> list[Any]:
+    return list(islice(found, most))
