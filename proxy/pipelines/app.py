@@ -134,7 +134,7 @@ class PipelineApp:
         scope["route"] = SimpleNamespace(path=scope["path"])
         live = CURRENT.get()
         assert live is not None, "pipelines stand behind the middleware that opens records"
-        live.model, live.clocks = pipeline.name, StreamClocks()
+        live.model, live.clocks, live.answers_itself = pipeline.name, StreamClocks(), True
         try:
             if self._door is None and not await self._admitted(scope, receive, send):
                 return
