@@ -21,6 +21,7 @@ from proxy.engine.arguments import check_model
 from proxy.engine.startup import divert
 from proxy.errors import ProxyError
 from proxy.pipelines.retrieve.documents import CollectorApi
+from proxy.pipelines.settings import DocumentsRetriever, LocalEmbedding
 from proxy.reverse import run_reverse
 from proxy.server import bind, is_loopback, run_loop, url_of
 from proxy.stopping import Stopping
@@ -87,7 +88,7 @@ def serve(
         sock.close()
         remove_ready(ready_file)
         stopping.ended()
-    if config.model is not None:
+    if config.model is not None or _embeds_here(config):
         divert(2, folder.logs / "engine.log")  # libraries complain of leaks at the very end
     return code
 
@@ -115,6 +116,17 @@ def _check(config: Config) -> None:
         check_model(config.model)
     elif config.engine_flags:
         raise UserError("flags after -- are the engine's: they need --model, not --upstream", 2)
+
+
+def _embeds_here(config: Config) -> bool:
+    """Whether a pipeline runs an embedding model in this process."""
+    return any(
+        isinstance(one, DocumentsRetriever)
+        and one.search != "text"
+        and isinstance(one.embedding, LocalEmbedding)
+        for pipeline in config.pipelines.values()
+        for one in pipeline.retrievers
+    )
 
 
 def _log_to(file: Path, *, access: bool) -> None:

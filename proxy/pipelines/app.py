@@ -10,10 +10,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from proxy.middleware import App, Message, Receive, Scope, Send
+from proxy.pipelines.inner import inner_scope
 from proxy.pipelines.loop import Loop, Pipeline
 from proxy.pipelines.outward import Outward
 from proxy.pipelines.problems import PipelineProblem
-from proxy.pipelines.rounds import inner_scope
 from proxy.pipelines.runs import Runs
 from proxy.request.live import CURRENT
 from proxy.stream.clocks import StreamClocks

@@ -9,24 +9,17 @@ from typing import Any
 
 from proxy.middleware import App, Message, Receive, Scope
 from proxy.pipelines.calls import StreamedCalls, whole_calls
+from proxy.pipelines.inner import inner_scope
 from proxy.pipelines.outward import Outward
 from proxy.pipelines.problems import PipelineProblem
 from proxy.pipelines.text import encoded
 from proxy.pipelines.tools.kit import ToolCall
-from proxy.protocol import ENTERED
 from proxy.request.live import LiveRequest
 from proxy.stream.chunks import identifier
 from proxy.stream.sse import SseReader
 from proxy.upstream.decode import Decoder, Identity, Unreadable, decoder_for
 from proxy.upstream.headers import value_of
 
-_OWN = frozenset({
-    b"content-length", b"transfer-encoding", b"accept-encoding", b"content-encoding",
-    b"content-type", b"content-md5", b"digest", b"content-digest", b"repr-digest",
-})  # fmt: skip
-"""Headers that speak of the client's own body, or of what we read of the answer."""
-_ONCE = frozenset({b"x-request-id", b"idempotency-key"})
-"""Headers that name one request: the same again would be refused, or answered as before."""
 _OF_TOKENS = frozenset({"logprobs", "token_ids"})
 """Of a choice: told once, with the text of the same tokens."""
 REASONING = ("reasoning_content", "reasoning")
@@ -282,17 +275,6 @@ def as_chunk(whole: dict[str, Any], before: str) -> dict[str, Any]:
     end = choice.get("finish_reason") or "stop"
     return {"object": "chat.completion.chunk", "id": whole.get("id"), "created": whole.get("created"),
             "choices": [{"index": 0, "delta": delta, "finish_reason": end}]}  # fmt: skip
-
-
-def inner_scope(scope: Scope, size: int, number: int) -> Scope:
-    """The scope of an inner request: the client's, with the proxy's own body."""
-    headers = [(n, v) for n, v in scope["headers"] if n.lower() not in _OWN]
-    headers = [
-        (n, v + b"-r%d" % number if n.lower() in _ONCE and number > 1 else v) for n, v in headers
-    ]
-    headers += [(b"content-type", b"application/json"), (b"content-length", str(size).encode())]
-    extensions = {**scope.get("extensions", {}), ENTERED: True}
-    return {**scope, "headers": headers, "extensions": extensions}
 
 
 def _parsed(data: bytes, status: int = 200) -> dict[str, Any]:

@@ -125,3 +125,14 @@ async def test_the_models_thinking_goes_back_with_its_calls(name: str, stream: b
         assert [t for t in thought if t] == ["I ", "look", "so"]
     else:
         assert answer.json()["choices"][0]["message"][name] == "so"
+
+
+async def test_what_a_servers_chunks_lack_is_not_made_up():
+    """No time where it tells none; the first id and time that are told hold for all that follow."""
+    bare = sse({"choices": [{"index": 0, "delta": {"content": "a"}}]})
+    dated = sse({"id": "x1", "created": 5, "choices": [{"index": 0, "delta": {"content": "b"}}]})
+    other = sse({"id": "x2", "created": 9, "choices": [{"index": 0, "delta": {"content": "c"}}]})
+    end = delta(finish="stop")
+    answer, _, _, _ = await ask([Reply([bare, dated, other, end, DONE])], PID, stream=True)
+    told = [(c.get("id", "-"), c.get("created", "-")) for c in chunks(answer)]
+    assert told == [("-", "-"), ("x1", 5), ("x1", 5), ("x1", 5)]
