@@ -4,11 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Awaitable
+import threading
+from collections.abc import Awaitable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 T = TypeVar("T")
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextmanager
+def held_back() -> Iterator[None]:
+    """A signal that comes inside is heard at the end: a program that is just being started must be
+    known to those who end it.
+    """
+    if threading.current_thread() is not threading.main_thread():  # which signals never interrupt
+        yield
+        return
+    came: list[int] = []
+    before = {number: signal.signal(number, lambda n, _: came.append(n)) for number in SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    for number in came[:1]:
+        signal.raise_signal(number)
 
 
 class Stopping:

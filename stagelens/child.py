@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from proxy.stopping import held_back
 from stagelens.cores import free_cores, stay_on
 from stagelens.errors import UserError
 from stagelens.ready import read_ready
@@ -112,14 +113,16 @@ def _start(
         KeyboardInterrupt: told to stop meanwhile; the collector has ended.
     """
     began_at = log_file.stat().st_size if log_file.exists() else 0
-    with log_file.open("ab") as output:
-        process = subprocess.Popen(  # noqa: S603  our own command
-            command, stdin=subprocess.PIPE, stdout=output, stderr=output, start_new_session=True
-        )
+    process = None
     try:
+        with log_file.open("ab") as output, held_back():
+            process = subprocess.Popen(  # noqa: S603  our own command
+                command, stdin=subprocess.PIPE, stdout=output, stderr=output, start_new_session=True
+            )
         return process, _listening(process, ready_file, log_file, began_at)
     except BaseException:
-        _end(process)
+        if process is not None:
+            _end(process)
         raise
 
 
