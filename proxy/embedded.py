@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -40,6 +41,7 @@ async def run_embedded(
     on_ready: Callable[[str], Awaitable[None]],
     pipelines: Mapping[str, PipelineSettings] = MappingProxyType({}),
     collector_api: CollectorApi = NO_COLLECTOR,
+    stop: asyncio.Event | None = None,
 ) -> bool:
     """Start the engine, serve until told to stop, flush. ``False`` when the engine died.
 
@@ -73,8 +75,9 @@ async def run_embedded(
         ) as inner:
             app = TraceMiddleware(inner, settings, recorder, clock)
             return await serve(
-                app, sock, settings, recorder, on_ready=ready, engine_died=embedded.errored
-            )
+                app, sock, settings, recorder, on_ready=ready, engine_died=embedded.errored,
+                stop=stop,
+            )  # fmt: skip
     finally:
         after.finish()
         with stderr_to(engine_log):

@@ -36,7 +36,10 @@ class TraceMiddleware:
         recorder: Recorder,
         clock: Clock,
         abandon_after_s: float = ABANDON_AFTER_S,
+        passes_on: bool = False,
     ) -> None:
+        """``passes_on``: answers are others', and get no header of ours, unless one says that it is not."""
+        self._passes_on = passes_on
         self._abandon_after_s = abandon_after_s
         self._untraced = Untraced(app, settings.request_timeout_s, abandon_after_s)
         self._app = app
@@ -55,8 +58,9 @@ class TraceMiddleware:
             scope["method"], scope["path"], scope["headers"], marks.first_byte_mono_ns
         )
         exchange = _Exchange(
-            live, marks, receive, send, self._clock, self._settings, self._abandon_after_s
-        )
+            live, marks, receive, send, self._clock, self._settings, self._abandon_after_s,
+            self._passes_on,
+        )  # fmt: skip
         token = CURRENT.set(live)
         marks.on_lost = exchange.abandon_later
         try:
@@ -105,7 +109,9 @@ class _Exchange:
         clock: Clock,
         settings: ProxySettings,
         abandon_after_s: float,
+        passes_on: bool,
     ) -> None:
+        self._passes_on = passes_on
         self.live = live
         self._abandon_after_s = abandon_after_s
         self._connection = connection
@@ -159,7 +165,7 @@ class _Exchange:
         )
         if live.http_status >= 400:
             self._error_body = bytearray()
-        if self._settings.trace_id_header:
+        if self._settings.trace_id_header and (live.answers_itself or not self._passes_on):
             headers.append((TRACE_ID_HEADER, f"{live.trace_id:032x}".encode()))
         return {**message, "headers": headers}
 

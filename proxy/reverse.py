@@ -52,7 +52,6 @@ async def run_reverse(
     Raises:
         ProxyError: a key cannot be read, or a pipeline's tool or function is not there.
     """
-    settings = settings.model_copy(update={"trace_id_header": False})
     door = Access(access, clock)
     pool = Pool(upstream, clock)
     app = UpstreamApp(upstream, pool, door, clock, ids)
@@ -71,7 +70,9 @@ async def run_reverse(
     ) as inner:
         outer: App = Untraced(inner, settings.request_timeout_s, abandon_after_s=0)
         if traced or pipelines:
-            outer = TraceMiddleware(inner, settings, recorder, clock, abandon_after_s=0)
+            outer = TraceMiddleware(
+                inner, settings, recorder, clock, abandon_after_s=0, passes_on=True
+            )
         try:
             return await serve(
                 outer, sock, settings, recorder, on_ready=ready, own_headers=False, tls=tls,

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import errno
 import logging
-import signal
 import socket
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
@@ -21,11 +20,11 @@ from proxy.protocol import StampingProtocol
 from proxy.recorder import Recorder
 from proxy.settings import ProxySettings
 from proxy.slices import shorten_slice
+from proxy.stopping import SIGNALS, Stopping
 
 log = logging.getLogger("uvicorn.error")
 T = TypeVar("T")
 SWITCH_S = 0.0001
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def bind(host: str, port: int, option: str = "--port") -> socket.socket:
@@ -69,19 +68,31 @@ def is_loopback(host: str) -> bool:
     return host in ("127.0.0.1", "::1", "localhost")
 
 
-def run_loop(main: Coroutine[Any, Any, T]) -> T:
+def run_loop(main: Coroutine[Any, Any, T], stopping: Stopping | None = None) -> T:
     """Run ``main`` on uvloop where it is installed: a token costs half the CPU there.
 
     A thread that builds spans gives the interpreter back to the loop within ``SWITCH_S``; Python's
     own 5 ms would be seen in other requests' first tokens.
+
+    Raises:
+        KeyboardInterrupt: ``stopping`` was told before ``main`` served.
     """
-    sys.setswitchinterval(SWITCH_S)
-    shorten_slice()
     try:
-        import uvloop
-    except ImportError:
-        return asyncio.run(main)
-    return uvloop.run(main)  # type: ignore[no-any-return]
+        sys.setswitchinterval(SWITCH_S)
+        shorten_slice()
+        try:
+            import uvloop
+        except ImportError:
+            run: Any = asyncio.run
+        else:
+            run = uvloop.run
+        return run(main if stopping is None else stopping.watched(main))  # type: ignore[no-any-return]
+    except asyncio.CancelledError:
+        if stopping is None or not stopping.told:
+            raise
+        raise KeyboardInterrupt from None
+    finally:
+        main.close()  # one that never began is no fault to be told
 
 
 class _Server(uvicorn.Server):
@@ -104,7 +115,7 @@ async def serve(
     own_headers: bool = True,
     tls: Mapping[str, Any] | None = None,
 ) -> bool:
-    """Serve until a signal, ``stop``, or the engine's death; ``False`` for the last.
+    """Serve until ``stop`` (without one: a signal), or the engine's death; ``False`` for that.
 
     On stop: no new connections; running requests get ``shutdown_timeout_s`` to
     finish and are then cancelled, each leaving its finished record. ``own_headers``
@@ -124,9 +135,8 @@ async def serve(
         **(tls or {}),
     )
     server = _Server(config)
-    stop = stop or asyncio.Event()
     asyncio.get_running_loop().set_exception_handler(_log_unhandled)
-    with _stop_on_signals(stop), _queries_unlogged():
+    with _or_signals(stop) as stop, _queries_unlogged():
         serving = asyncio.create_task(server.serve(sockets=[sock]))
         watching = asyncio.create_task(_watch(server, recorder, stop, engine_died))
         try:
@@ -189,12 +199,16 @@ def _without_query(record: logging.LogRecord) -> bool:
 
 
 @contextlib.contextmanager
-def _stop_on_signals(stop: asyncio.Event) -> Iterator[None]:
-    loop = asyncio.get_running_loop()
+def _or_signals(given: asyncio.Event | None) -> Iterator[asyncio.Event]:
+    """The event that stops the server: the caller's, or one that a signal sets."""
+    if given is not None:
+        yield given
+        return
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
     for number in SIGNALS:
         loop.add_signal_handler(number, stop.set)
     try:
-        yield
+        yield stop
     finally:
         for number in SIGNALS:
             loop.remove_signal_handler(number)

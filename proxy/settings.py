@@ -42,7 +42,7 @@ class ProxySettings(BaseModel):
     )
     access_log: bool = False
     trace_id_header: bool = Field(
-        default=True, description="answer with x-stagelens-trace-id (embedded engine only)"
+        default=True, description="answer with x-stagelens-trace-id (not where an upstream answers)"
     )
     tags: dict[TagName, TagText] = Field(
         default_factory=dict, max_length=TAG_LIMIT, description="tags on every request"

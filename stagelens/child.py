@@ -12,12 +12,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from proxy.stopping import held_back
 from stagelens.cores import free_cores, stay_on
 from stagelens.errors import UserError
 from stagelens.ready import read_ready
 
 log = logging.getLogger("stagelens")
 START_TIMEOUT_S = 60.0
+CUT_SHORT_S = 10.0
+"""What a collector gets to end whose start is given up."""
 LONGEST_PAUSE_S = 30.0
 
 
@@ -107,22 +110,46 @@ def _start(
 
     Raises:
         UserError: it ended instead; its own one-sentence reason is passed on.
+        KeyboardInterrupt: told to stop meanwhile; the collector has ended.
     """
     began_at = log_file.stat().st_size if log_file.exists() else 0
-    with log_file.open("ab") as output:
-        process = subprocess.Popen(  # noqa: S603  our own command
-            command, stdin=subprocess.PIPE, stdout=output, stderr=output, start_new_session=True
-        )
+    process = None
+    try:
+        with log_file.open("ab") as output, held_back():
+            process = subprocess.Popen(  # noqa: S603  our own command
+                command, stdin=subprocess.PIPE, stdout=output, stderr=output, start_new_session=True
+            )
+        return process, _listening(process, ready_file, log_file, began_at)
+    except BaseException:
+        if process is not None:
+            _end(process)
+        raise
+
+
+def _listening(
+    process: subprocess.Popen[bytes], ready_file: Path, log_file: Path, began_at: int
+) -> dict[str, str]:
     give_up = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < give_up:
         facts = read_ready(ready_file)
         if facts is not None and str(facts.get("pid")) == str(process.pid):  # not an earlier one's
-            return process, facts
+            return facts
         if process.poll() is not None:
             raise UserError(_reason(log_file, began_at))
         time.sleep(0.05)
-    process.kill()
     raise UserError(f"the collector did not start within {START_TIMEOUT_S:g} s: see {log_file}")
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a collector that is starting: the end of its input is looked at only later."""
+    process.terminate()
+    try:
+        process.wait(CUT_SHORT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    if process.stdin is not None:
+        process.stdin.close()
 
 
 def _reason(log_file: Path, began_at: int) -> str:

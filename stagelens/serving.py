@@ -6,7 +6,6 @@ import gc
 import logging
 import os
 import secrets
-import signal
 import socket
 import sys
 import uuid
@@ -22,8 +21,10 @@ from proxy.engine.arguments import check_model
 from proxy.engine.startup import divert
 from proxy.errors import ProxyError
 from proxy.pipelines.retrieve.documents import CollectorApi
+from proxy.pipelines.settings import DocumentsRetriever, LocalEmbedding
 from proxy.reverse import run_reverse
 from proxy.server import bind, is_loopback, run_loop, url_of
+from proxy.stopping import Stopping
 from stagelens.child import CollectorChild
 from stagelens.errors import UserError
 from stagelens.paths import DataFolder, default_data_dir
@@ -68,17 +69,16 @@ def serve(
     folder = DataFolder(config.data_dir or default_data_dir())
     folder.prepare()
     os.umask(0o077)
-    interrupt = _Interrupt()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, interrupt)
+    stopping = Stopping()
+    stopping.install()
     _log_to(folder.logs / "proxy.log", access=config.proxy.access_log)
     sock = bind(config.proxy.host, config.proxy.port)
     try:
         child = None if config.collector else _collector(config, folder, ports, config_file)
         try:
-            code = _serve_with(config, folder, sock, child, ready_file, interrupt)
+            code = _serve_with(config, folder, sock, child, ready_file, stopping)
         except ProxyError:
-            if interrupt.told:  # what was stopped did not fail
+            if stopping.told:  # what was stopped did not fail
                 raise KeyboardInterrupt from None
             raise
         finally:
@@ -87,7 +87,8 @@ def serve(
     finally:
         sock.close()
         remove_ready(ready_file)
-    if config.model is not None:
+        stopping.ended()
+    if config.model is not None or _embeds_here(config):
         divert(2, folder.logs / "engine.log")  # libraries complain of leaks at the very end
     return code
 
@@ -117,18 +118,15 @@ def _check(config: Config) -> None:
         raise UserError("flags after -- are the engine's: they need --model, not --upstream", 2)
 
 
-class _Interrupt:
-    """Stop at once while nothing is served yet; the server installs its own handlers.
-
-    It is asked again before anything is served, because a library that is being loaded may
-    swallow the exception.
-    """
-
-    told = False
-
-    def __call__(self, *_: object) -> None:
-        self.told = True
-        raise KeyboardInterrupt
+def _embeds_here(config: Config) -> bool:
+    """Whether a pipeline runs an embedding model in this process."""
+    return any(
+        isinstance(one, DocumentsRetriever)
+        and one.search != "text"
+        and isinstance(one.embedding, LocalEmbedding)
+        for pipeline in config.pipelines.values()
+        for one in pipeline.retrievers
+    )
 
 
 def _log_to(file: Path, *, access: bool) -> None:
@@ -165,7 +163,7 @@ def _serve_with(
     sock: socket.socket,
     child: CollectorChild | None,
     ready_file: Path | None,
-    interrupt: _Interrupt,
+    stopping: Stopping,
 ) -> int:
     clock = SystemClock()
     endpoint = child.otlp_url if child is not None else (config.collector or "").rstrip("/")
@@ -177,8 +175,7 @@ def _serve_with(
     exporter.start()
 
     async def on_ready(served: str) -> None:
-        if interrupt.told:
-            raise KeyboardInterrupt
+        stopping.serves()
         if child is not None and config.model is not None:
             child.leave_engine_alone()
         gc.collect()
@@ -192,12 +189,14 @@ def _serve_with(
                 run_reverse(
                     config.proxy, config.upstream, config.access, sock, exporter, clock,
                     RandomIds(), on_ready, tls=config.tls.options(), pipelines=config.pipelines,
-                    collector_api=api,
-                )
+                    collector_api=api, stop=stopping.stop,
+                ),
+                stopping,
             )  # fmt: skip
         else:
-            alive = _run_engine(config, folder, sock, exporter, clock, on_ready, api)
+            alive = _run_engine(config, folder, sock, exporter, clock, on_ready, api, stopping)
     finally:
+        stopping.over()
         exporter.close(config.proxy.flush_timeout_s)
     _say_losses(exporter)
     return 0 if alive else 1
@@ -211,6 +210,7 @@ def _run_engine(
     clock: SystemClock,
     on_ready: Callable[[str], Awaitable[None]],
     api: CollectorApi,
+    stopping: Stopping,
 ) -> bool:
     from proxy.embedded import run_embedded
     from proxy.engine.lifeline import end_children
@@ -222,8 +222,9 @@ def _run_engine(
         alive = run_loop(
             run_embedded(
                 config.proxy, config.model or "", config.engine_flags, sock, exporter, clock,
-                RandomIds(), engine_log, on_ready, config.pipelines, api,
-            )
+                RandomIds(), engine_log, on_ready, config.pipelines, api, stopping.stop,
+            ),
+            stopping,
         )  # fmt: skip
     finally:
         end_children()

@@ -93,9 +93,16 @@ def _lay_over(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
+def _named(place: tuple[int | str, ...]) -> str:
+    """A setting's dotted name; a name that is itself wrong is quoted."""
+    if place[-1:] == ("[key]",):
+        return f'{_named(place[:-2])}, the name "{place[-2]}"'
+    return ".".join(str(part) if part != "" else '""' for part in place)
+
+
 def _first_problem(problem: ValidationError, path: Path | None) -> str:
     first = problem.errors(include_url=False)[0]
-    key = printable(".".join(str(part) for part in first["loc"])) or "settings"
+    key = printable(_named(first["loc"])) or "settings"
     source = f"config file {path}: " if path else ""
     if first["type"] == "extra_forbidden":
         return f"{source}unknown setting {key}: remove it or check its spelling (docs/serve.md)"

@@ -10,10 +10,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from proxy.middleware import App, Message, Receive, Scope, Send
+from proxy.pipelines.inner import inner_scope
 from proxy.pipelines.loop import Loop, Pipeline
 from proxy.pipelines.outward import Outward
 from proxy.pipelines.problems import PipelineProblem
-from proxy.pipelines.rounds import inner_scope
 from proxy.pipelines.runs import Runs
 from proxy.request.live import CURRENT
 from proxy.stream.clocks import StreamClocks
@@ -134,7 +134,7 @@ class PipelineApp:
         scope["route"] = SimpleNamespace(path=scope["path"])
         live = CURRENT.get()
         assert live is not None, "pipelines stand behind the middleware that opens records"
-        live.model, live.clocks = pipeline.name, StreamClocks()
+        live.model, live.clocks, live.answers_itself = pipeline.name, StreamClocks(), True
         try:
             if self._door is None and not await self._admitted(scope, receive, send):
                 return

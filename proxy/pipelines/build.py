@@ -110,7 +110,7 @@ async def _plain_retriever(pipeline: str, settings: Retriever, with_: _With) -> 
     if isinstance(settings, HttpRetriever):
         return SearchRetriever(settings, with_.web, with_.clock)
     if isinstance(settings, PythonRetriever):
-        return FunctionRetriever(settings, with_.callables, with_.clock)
+        return FunctionRetriever(settings, with_.callables.own(), with_.clock)
     api = with_.collector_api
     if settings.collector_api:
         api = CollectorApi(settings.collector_api)
@@ -135,7 +135,7 @@ async def _embeds(settings: Embedding, with_: _With) -> Embeds:
 
 def _source(settings: PythonTool | McpTools | OpenApiTools, callables: Callables) -> ToolSource:
     if isinstance(settings, PythonTool):
-        return FunctionTool(settings, callables)
+        return FunctionTool(settings, callables.own())
     if isinstance(settings, McpTools):
         from proxy.pipelines.tools.mcp import McpSource
 

@@ -8,13 +8,17 @@ import inspect
 import os
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from proxy.errors import ProxyError
 from proxy.pipelines.problems import StageProblem
 
 MOST_THREADS = 32
-"""Plain functions running at once; one that hangs keeps its thread until it returns."""
+"""Calls of one tool's or retriever's plain function at once; one that hangs keeps its thread until
+it returns."""
+MOST_OF_ALL = 256
+"""Such calls of all functions together."""
 CANCEL_S = 0.2
 """What a cancelled coroutine gets to end in order."""
 
@@ -88,15 +92,28 @@ def _failed(raised: BaseException) -> StageProblem:
     return StageProblem(name, f"it failed: {name}")
 
 
+@dataclass(slots=True)
+class _Running:
+    """Threads of all functions."""
+
+    count: int = 0
+
+
 class Callables:
     """Runs functions: coroutines on the loop, plain ones in daemon threads.
 
     Daemon threads, because a function that hangs must not keep the process from ending.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, all_: _Running | None = None) -> None:
+        """``all_`` counts what runs of others too; see :meth:`own`."""
+        self._all = all_ or _Running()
         self._running = 0
         self._left: set[asyncio.Task[Any]] = set()
+
+    def own(self) -> Callables:
+        """For one function: with bounds of its own, so that no other is busy when it hangs."""
+        return Callables(self._all)
 
     async def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         """What ``function`` returns or raises; what it raises is an ``Exception`` in any case."""
@@ -124,6 +141,13 @@ class Callables:
             raise
         return task.result()
 
+    def _refuse_beyond(self) -> None:
+        """Raises :class:`StageProblem` where no more may run."""
+        if self._running >= MOST_THREADS:
+            raise StageProblem("busy", f"{MOST_THREADS} calls of it are running: try again later")
+        if self._all.count >= MOST_OF_ALL:
+            raise StageProblem("busy", f"{MOST_OF_ALL} functions are running: try again later")
+
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._left.discard(task)
         if not task.cancelled():
@@ -132,14 +156,15 @@ class Callables:
     async def _in_thread(
         self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Any:  # noqa: ANN401
-        if self._running >= MOST_THREADS:
-            raise StageProblem("busy", f"{MOST_THREADS} functions are running: try again later")
+        self._refuse_beyond()
         loop = asyncio.get_running_loop()
         done: asyncio.Future[Any] = loop.create_future()
         self._running += 1
+        self._all.count += 1
 
         def finish(value: Any, problem: Exception | None) -> None:  # noqa: ANN401
             self._running -= 1
+            self._all.count -= 1
             if done.done():
                 return
             if problem is not None:

@@ -36,6 +36,8 @@ class StreamedCalls:
         self._asked: list[_Asked] = []
         self._open: dict[int, _Asked] = {}
         self._theirs = 0
+        self.told = False
+        """Whether there was anything, if it is a call or not."""
 
     @property
     def theirs(self) -> bool:
@@ -43,14 +45,16 @@ class StreamedCalls:
         return self._theirs > 0
 
     def own(self) -> list[ToolCall]:
-        """Those that are not the client's; one without a name is none."""
-        own = [a for a in self._asked if a.name and a.outward is None]
-        return [ToolCall(a.id, a.name, "".join(a.pieces)) for a in own]
+        """Those that are not the client's; one without a name is one of them, unless it is empty."""
+        own = [a for a in self._asked if a.outward is None]
+        told = [ToolCall(a.id, a.name, "".join(a.pieces)) for a in own]
+        return [call for call in told if not _is_empty(call)]
 
     def take(self, given: list[Any]) -> list[dict[str, Any]]:
         """Keep the pieces; those of the client's own tools come back, to be passed on untouched."""
         passed = []
         for number, one in enumerate(given):
+            self.told = True
             if not isinstance(one, dict):
                 continue
             index = one.get("index")
@@ -93,19 +97,26 @@ class StreamedCalls:
 def whole_calls(
     message: dict[str, Any], is_theirs: Callable[[str], bool]
 ) -> tuple[list[ToolCall], list[Any]]:
-    """The pipeline's calls of a whole answer, and the client's as they came."""
-    asked = message.get("tool_calls")
-    named = [c for c in asked if inner_of(c).get("name")] if isinstance(asked, list) else []
-    if len(named) > MOST_CALLS:
+    """The pipeline's calls of a whole answer, and the client's as they came. What names no tool is
+    the pipeline's; what is no call in any form, or says nothing, is left out.
+    """
+    told = message.get("tool_calls")
+    asked = [call for call in told if isinstance(call, dict)] if isinstance(told, list) else []
+    if len(asked) > MOST_CALLS:
         raise too_many()
     own, theirs = [], []
-    for call in named:
+    for call in asked:
         inner = inner_of(call)
-        if is_theirs(str(inner["name"])):
+        name = str(inner.get("name") or "")
+        if name and is_theirs(name):
             theirs.append(call)
-        else:
-            own.append(ToolCall(str(call.get("id") or ""), str(inner["name"]), _arguments(inner)))
+        elif not _is_empty(made := ToolCall(str(call.get("id") or ""), name, _arguments(inner))):
+            own.append(made)
     return own, theirs
+
+
+def _is_empty(call: ToolCall) -> bool:
+    return not (call.id or call.name or call.arguments)
 
 
 def too_many() -> PipelineProblem:

@@ -13,9 +13,10 @@ from proxy.pipelines.asked import add_usage, checked, led, query, tools_of
 from proxy.pipelines.documents import Document, Retrieves, system_text
 from proxy.pipelines.outward import Outward
 from proxy.pipelines.problems import PipelineProblem, StageProblem
-from proxy.pipelines.rounds import Round, RoundResult, as_chunk
+from proxy.pipelines.rounds import BETWEEN, Round, RoundResult, as_chunk
 from proxy.pipelines.runs import Runs
 from proxy.pipelines.settings import PipelineSettings
+from proxy.pipelines.settings_values import called
 from proxy.pipelines.text import clean, strict
 from proxy.pipelines.tools.kit import ReadyTool, ToolCall, run_call
 from proxy.request.live import LiveRequest
@@ -52,6 +53,7 @@ class Loop:
         self._out, self._live, self._runs = out, live, runs
         self._usage: dict[str, Any] = {}
         self._text = ""
+        self._said = False
         self._stream = False
 
     async def run(self, asked: dict[str, Any]) -> None:
@@ -110,8 +112,9 @@ class Loop:
         self, body: dict[str, Any], their_tools: set[str], number: int
     ) -> RoundResult | None:
         one = Round(
-            self._out, self._live, their_tools.__contains__, self._settings.max_answer_bytes
-        )
+            self._out, self._live, their_tools.__contains__, self._settings.max_answer_bytes,
+            apart=self._said,
+        )  # fmt: skip
         try:
             return await one.run(self._app, self._scope, self._receive, body, number)
         finally:
@@ -129,12 +132,14 @@ class Loop:
         results = await _all([self._tool(call) for call in calls])
         asked = [
             {"id": c.id, "type": "function",
-             "function": {"name": c.name, "arguments": _sound(c.arguments)}}
+             "function": {"name": called(c.name) or "_unknown", "arguments": _sound(c.arguments)}}
             for c in calls
         ]  # fmt: skip
-        said = {"role": "assistant", "content": result.text or None, "tool_calls": asked}
+        said = {"role": "assistant", "content": result.text or None, **result.reasoning,
+                "tool_calls": asked}  # fmt: skip
         if result.whole is not None and result.text:  # not streamed: the client has none of it yet
-            await self._tell(result.text)
+            await self._tell(self._between(result.text) + result.text)
+        self._said = self._said or bool(result.text.strip())
         return [
             said,
             *(
@@ -150,6 +155,10 @@ class Loop:
             return
         choice = {"index": 0, "delta": {"content": text}, "finish_reason": None}
         await self._out.chunk({"object": "chat.completion.chunk", "choices": [choice]})
+
+    def _between(self, text: str) -> str:
+        """What goes before ``text``, where an earlier round said something."""
+        return BETWEEN if text and self._said else ""
 
     async def _tool(self, call: ToolCall) -> str:
         try:
@@ -177,13 +186,13 @@ class Loop:
             body = {**result.whole, "model": self._pipeline.name}
             message = body["choices"][0]["message"]
             if self._text and isinstance(message.get("content"), str | None):
-                message["content"] = self._text + (message.get("content") or "")
+                message["content"] = self._text + self._between(result.text) + result.text
             if self._usage:
                 body["usage"] = self._usage
             await self._out.whole(200, body)
             return
         if result.whole is not None:
-            await self._out.chunk(as_chunk(result.whole, self._text))
+            await self._out.chunk(as_chunk(result.whole, self._text + self._between(result.text)))
         if result.finish is not None:
             await self._out.chunk(result.finish)
         options = asked.get("stream_options")

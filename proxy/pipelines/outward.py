@@ -9,6 +9,8 @@ from proxy.middleware import Send
 from proxy.pipelines.problems import PipelineProblem
 from proxy.pipelines.text import encoded
 
+_ONCE = ("id", "created")
+"""Members that all chunks of a stream share; the first that is told holds."""
 STREAM = b"text/event-stream; charset=utf-8"
 
 
@@ -20,8 +22,7 @@ class Outward:
         self._model = model
         self._skipped: list[str] = []
         self._retry_after: bytes | None = None
-        self._id: object = None
-        self._created: object = None
+        self._first: dict[str, object] = {}
         self._role_sent = False
         self.begun = False
 
@@ -54,11 +55,12 @@ class Outward:
         """One chunk of the stream, under the id of the first one and the pipeline's name."""
         if not self.begun:
             await self._start(200, STREAM, None)
-        if self._id is None:
-            self._id, self._created = chunk.get("id"), chunk.get("created")
-        if self._id is not None:
-            chunk = {**chunk, "id": self._id, "created": self._created}
-        await self._part({**chunk, "model": self._model})
+        for name in _ONCE:
+            if self._first.get(name) is None:
+                self._first[name] = chunk.get(name)
+        first = {name: value for name, value in self._first.items() if value is not None}
+        given = {name: value for name, value in chunk.items() if name not in _ONCE}
+        await self._part({**given, **first, "model": self._model})
 
     def role_due(self) -> bool:
         """True once: only the first round's role chunk goes on."""

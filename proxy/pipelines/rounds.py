@@ -9,26 +9,23 @@ from typing import Any
 
 from proxy.middleware import App, Message, Receive, Scope
 from proxy.pipelines.calls import StreamedCalls, whole_calls
+from proxy.pipelines.inner import inner_scope
 from proxy.pipelines.outward import Outward
 from proxy.pipelines.problems import PipelineProblem
 from proxy.pipelines.text import encoded
 from proxy.pipelines.tools.kit import ToolCall
-from proxy.protocol import ENTERED
 from proxy.request.live import LiveRequest
 from proxy.stream.chunks import identifier
 from proxy.stream.sse import SseReader
 from proxy.upstream.decode import Decoder, Identity, Unreadable, decoder_for
 from proxy.upstream.headers import value_of
 
-_OWN = frozenset({
-    b"content-length", b"transfer-encoding", b"accept-encoding", b"content-encoding",
-    b"content-type", b"content-md5", b"digest", b"content-digest", b"repr-digest",
-})  # fmt: skip
-"""Headers that speak of the client's own body, or of what we read of the answer."""
-_ONCE = frozenset({b"x-request-id", b"idempotency-key"})
-"""Headers that name one request: the same again would be refused, or answered as before."""
 _OF_TOKENS = frozenset({"logprobs", "token_ids"})
 """Of a choice: told once, with the text of the same tokens."""
+REASONING = ("reasoning_content", "reasoning")
+"""Members of a message that hold the model's thinking; several providers want it back with its calls."""
+BETWEEN = "\n\n"
+"""Between the texts of two rounds."""
 CUT = frozenset({"length", "content_filter"})
 """Reasons to finish that leave an answer in the middle."""
 
@@ -50,6 +47,7 @@ class RoundResult:
     finish: dict[str, Any] | None = None
     whole: dict[str, Any] | None = None
     cut: bool = False
+    reasoning: dict[str, Any] = field(default_factory=dict)
 
     @property
     def is_last(self) -> bool:
@@ -66,12 +64,16 @@ class Round:
         live: LiveRequest,
         is_theirs: Callable[[str], bool],
         most_bytes: int,
+        apart: bool = False,
     ) -> None:
-        """``is_theirs`` tells by name whether a tool is the client's own."""
+        """``is_theirs`` tells by name whether a tool is the client's own; ``apart``: the client
+        has text of an earlier round.
+        """
         self._out = out
         self._live = live
         self._is_theirs = is_theirs
         self._most = most_bytes
+        self._apart = apart
         self._size = 0
         self._status = 0
         self._stream = False
@@ -173,9 +175,8 @@ class Round:
         delta = choice.get("delta")
         delta = dict(delta) if isinstance(delta, dict) else {}
         asked = delta.pop("tool_calls", None)
-        theirs = self._calls.take(asked) if isinstance(asked, list) else []
-        if isinstance(delta.get("content"), str):
-            self._text.append(delta["content"])
+        theirs = self._calls.take(asked if isinstance(asked, list) else [asked]) if asked else []
+        self._hear(delta)
         if theirs:
             delta["tool_calls"] = theirs
         if "role" in delta and not self._out.role_due():
@@ -194,6 +195,18 @@ class Round:
                 {**plain, "choices": [{**choice, "delta": delta, "finish_reason": None}]}
             )
 
+    def _hear(self, delta: dict[str, Any]) -> None:
+        """Keep what a piece says; the first text after an earlier round's goes on with a blank line."""
+        for name in REASONING:
+            if isinstance(piece := delta.get(name), str):
+                self.result.reasoning[name] = self.result.reasoning.get(name, "") + piece
+        text = delta.get("content")
+        if not isinstance(text, str):
+            return
+        if text and self._apart and not any(self._text):
+            delta["content"] = BETWEEN + text
+        self._text.append(text)
+
     def _finish(self) -> None:
         result = self.result
         if not self._stream:
@@ -204,6 +217,7 @@ class Round:
         result.text = "".join(self._text)
         result.theirs = self._calls.theirs
         result.calls = self._calls.own()
+        _refuse_unread(result, told=self._calls.told)
         if result.finish is not None:
             _name_end(result.finish["choices"][0], result.theirs)
 
@@ -222,14 +236,22 @@ class Round:
             raise PipelineProblem(502, "bad_answer", "the model's answer holds no message")
         content = message.get("content")
         result.text = content if isinstance(content, str) else ""
+        result.reasoning = {n: message[n] for n in REASONING if message.get(n) is not None}
         result.calls, theirs = whole_calls(message, self._is_theirs)
         result.theirs = bool(theirs)
+        _refuse_unread(result, told=bool(message.get("tool_calls")))
         result.cut = choice.get("finish_reason") in CUT
         if theirs:
             message["tool_calls"] = theirs
-        elif result.calls:
+        elif message.get("tool_calls"):
             del message["tool_calls"]
         _name_end(choice, result.theirs)
+
+
+def _refuse_unread(result: RoundResult, *, told: bool) -> None:
+    """PipelineProblem where all that a model says is calls that are none."""
+    if told and not (result.calls or result.theirs or result.text.strip()):
+        raise PipelineProblem(502, "bad_answer", "the model's tool calls cannot be read")
 
 
 def _name_end(choice: dict[str, Any], theirs: bool) -> None:
@@ -253,17 +275,6 @@ def as_chunk(whole: dict[str, Any], before: str) -> dict[str, Any]:
     end = choice.get("finish_reason") or "stop"
     return {"object": "chat.completion.chunk", "id": whole.get("id"), "created": whole.get("created"),
             "choices": [{"index": 0, "delta": delta, "finish_reason": end}]}  # fmt: skip
-
-
-def inner_scope(scope: Scope, size: int, number: int) -> Scope:
-    """The scope of an inner request: the client's, with the proxy's own body."""
-    headers = [(n, v) for n, v in scope["headers"] if n.lower() not in _OWN]
-    headers = [
-        (n, v + b"-r%d" % number if n.lower() in _ONCE and number > 1 else v) for n, v in headers
-    ]
-    headers += [(b"content-type", b"application/json"), (b"content-length", str(size).encode())]
-    extensions = {**scope.get("extensions", {}), ENTERED: True}
-    return {**scope, "headers": headers, "extensions": extensions}
 
 
 def _parsed(data: bytes, status: int = 200) -> dict[str, Any]:

@@ -46,6 +46,8 @@ class LiveRequest:
     model: str = ""
     route: str = ""
     stream: bool = False
+    answers_itself: bool = False
+    """The answer is the proxy's own, though others are passed on as they are."""
     http_status: int = 0
     response_mono_ns: int | None = None
     done_mono_ns: int | None = None

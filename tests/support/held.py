@@ -26,12 +26,21 @@ class Held:
         return found
 
 
+def children_of(pid: int | str) -> set[int]:
+    """The processes that ``pid`` started and that are still there."""
+    children: set[int] = set()
+    for file in Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            children.update(int(child) for child in file.read_text().split())
+        except OSError:  # a thread that ended meanwhile
+            continue
+    return children
+
+
 def held() -> Held:
     """As of now."""
     tasks = Counter(t.get_coro().__qualname__ for t in asyncio.all_tasks() if not t.done())
-    children: set[int] = set()
-    for file in Path("/proc/self/task").glob("*/children"):
-        children.update(int(pid) for pid in file.read_text().split())
+    children = children_of("self")
     sockets = 0
     for file in Path("/proc/self/fd").iterdir():
         try:

@@ -32,6 +32,8 @@ class FunctionRetriever:
         began = self._clock.mono_ns()
         try:
             found = await self._callables.call(function, query, self.top_k)
+            if isinstance(found, Iterator):  # a coroutine's: its work is done in a thread too
+                found = await self._callables.call(_taken, found, self.top_k)
         finally:
             trace.notes[semconv.SEARCH_NS] = self._clock.mono_ns() - began
         made = documents_of(found, trace, self.top_k)
@@ -42,4 +44,8 @@ class FunctionRetriever:
     def _whole(self, query: str, top_k: int) -> Any:  # noqa: ANN401
         """Run in the function's thread: an iterator does its work there, and not in the loop."""
         found = self._function(query, top_k)
-        return list(islice(found, top_k)) if isinstance(found, Iterator) else found
+        return _taken(found, top_k) if isinstance(found, Iterator) else found
+
+
+def _taken(found: Iterator[Any], most: int) -> list[Any]:
+    return list(islice(found, most))

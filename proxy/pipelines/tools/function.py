@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from typing import Any
 
@@ -59,8 +58,8 @@ class FunctionTool:
             found = await self._callables.call(self._told, **made)
         if found is None or isinstance(found, str | int | float):
             return as_text(found)
-        # what is large takes long to tell, and the event loop must go on
-        return await asyncio.to_thread(as_text, found)
+        # what is large, or made as it is told, takes long, and the event loop must go on
+        return str(await self._callables.call(as_text, found))
 
     def _told(self, **arguments: Any) -> Any:  # noqa: ANN401
         """Run in the function's thread, which tells the result too."""

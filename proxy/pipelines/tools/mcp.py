@@ -145,6 +145,8 @@ def _told(problem: MCPError, watch: Watch) -> StageProblem:
         return StageProblem("result_too_large", "the tool's answer is too long")
     if watch.refused is not None:
         return watch.refused
+    if watch.unreached:
+        return StageProblem("server_gone", "the tool's server cannot be reached")
     if problem.code in (mcp_types.CONNECTION_CLOSED, GONE):
         return StageProblem("server_gone", "the tool's server ended during the call")
     if watch.status >= 400 and problem.code == mcp_types.INTERNAL_ERROR:

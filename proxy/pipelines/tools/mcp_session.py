@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 import anyio
+import mcp_types
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 
@@ -23,11 +24,12 @@ from proxy.pipelines.settings import McpTools
 from proxy.pipelines.text import hidden, printable
 from proxy.pipelines.tools.mcp_sift import Said, sifted
 from proxy.pipelines.tools.mcp_stdio import limited_stdio
-from proxy.pipelines.tools.mcp_web import make_client
+from proxy.pipelines.tools.mcp_web import GONE, make_client
 
 T = TypeVar("T")
 ENCODED = 16
 """Times a result's own size that its JSON may have: it is told twice, and escaped."""
+_GONE = (mcp_types.CONNECTION_CLOSED, GONE)
 END_S = 10.0
 """What a session gets to end in order."""
 
@@ -87,17 +89,19 @@ class Session:
     async def close(self) -> None:
         """End it and wait for that."""
         self.leave()
-        if self._ready.done():
-            await asyncio.wait({self._keeper}, timeout=END_S)
-        self._keeper.cancel()
-        await asyncio.gather(self._keeper, return_exceptions=True)
+        try:
+            if self._ready.done():
+                await asyncio.wait({self._keeper}, timeout=END_S)
+        finally:
+            self._keeper.cancel()
+            await asyncio.gather(self._keeper, return_exceptions=True)
 
     async def _keep(self, before: Session | None) -> None:
         """Holds the session until told to leave; a failure to begin goes to ``_ready``."""
         if before is not None:
             await before.close()
         limit = self._settings.connect_timeout_s
-        why = "it was closed"
+        why, answers = "it was closed", False
         try:
             async with asyncio.timeout(limit) as within, self._open() as client:
                 within.reschedule(None)
@@ -106,7 +110,9 @@ class Session:
         except TimeoutError:
             why = f"no session within {limit:g} s"
         except Exception as problem:  # noqa: BLE001  a stranger's server fails in any way
-            why = hidden(printable(_root(problem)), self._secrets)
+            root = _root(problem)
+            why = hidden(printable(_words(root)), self._secrets)
+            answers = isinstance(root, MCPError) and root.code not in _GONE
         finally:
             for scope in list(self._calls):
                 scope.cancel()
@@ -115,7 +121,7 @@ class Session:
                 said = hidden(printable(said), self._secrets)
                 why += f"; it said: {said}" if said else ""
                 why += f"; {strays(self.said.strays)}" if self.said.strays else ""
-                self._ready.set_exception(unreachable(self._settings, why))
+                self._ready.set_exception(unreachable(self._settings, why, answers=answers))
 
     @asynccontextmanager
     async def _open(self) -> AsyncIterator[Client]:
@@ -141,9 +147,10 @@ def label(settings: McpTools) -> str:
     return settings.url.partition("?")[0] or settings.command[0]
 
 
-def unreachable(settings: McpTools, why: str) -> ProxyError:
-    """The sentence for a server that gives no session."""
-    return ProxyError(f"MCP server {label(settings)} cannot be reached ({why}): check its command or URL")
+def unreachable(settings: McpTools, why: str, *, answers: bool = False) -> ProxyError:
+    """The sentence for a server that gives no session; ``answers``: it is there, and refuses one."""
+    what = "begins no session as the protocol has it" if answers else "cannot be reached"
+    return ProxyError(f"MCP server {label(settings)} {what} ({why}): check its command or URL")
 
 
 def strays(count: int) -> str:
@@ -157,8 +164,13 @@ def _seen(ready: asyncio.Future[Client]) -> None:
         ready.exception()
 
 
-def _root(problem: BaseException) -> str:
+def _root(problem: BaseException) -> BaseException:
     while isinstance(problem, BaseExceptionGroup):
         problem = problem.exceptions[0]
-    name = type(problem).__name__
-    return f"{name}: {problem}"[:200] if isinstance(problem, MCPError) else name
+    return problem
+
+
+def _words(problem: BaseException) -> str:
+    if not isinstance(problem, MCPError):
+        return type(problem).__name__
+    return f"its answer: {problem}"[:200]

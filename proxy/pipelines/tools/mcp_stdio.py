@@ -72,11 +72,13 @@ async def limited_stdio(
         yield _heard(process, most_bytes, on_end, said), _Writing(process, on_end)
     finally:
         with anyio.CancelScope(shield=True):
-            await _stop(process)
-            # what it started may have its standard error still
-            await asyncio.wait({hearing}, timeout=GRACE_S if process.returncode else 0)
-            hearing.cancel()
-            await asyncio.gather(hearing, return_exceptions=True)
+            try:
+                await _stop(process)
+                # what it started may have its standard error still
+                await asyncio.wait({hearing}, timeout=GRACE_S if process.returncode else 0)
+            finally:
+                hearing.cancel()
+                await asyncio.gather(hearing, return_exceptions=True)
 
 
 async def _hear(process: Process, last_words: deque[str]) -> None:
@@ -246,19 +248,24 @@ def _sound(data: bytes) -> bytes:
 
 
 async def _stop(process: Process) -> None:
-    """Close its input, wait, then end it and all that it started."""
+    """Close its input, wait, then end it and all that it started: at once, where the waiting is cut off."""
     if process.stdin is not None:
         process.stdin.close()
     drained = asyncio.create_task(_drain(process))
-    for number in (None, signal.SIGTERM, signal.SIGKILL):
-        if number is not None:
-            signal_all(process, number)
-        with suppress(TimeoutError):
-            await asyncio.wait_for(process.wait(), GRACE_S)
-            break
-    await end_left(process)
-    drained.cancel()
-    await asyncio.gather(drained, return_exceptions=True)
+    try:
+        for number in (None, signal.SIGTERM, signal.SIGKILL):
+            if number is not None:
+                signal_all(process, number)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(process.wait(), GRACE_S)
+                break
+        await end_left(process)
+    except BaseException:
+        signal_all(process, signal.SIGKILL)
+        raise
+    finally:
+        drained.cancel()
+        await asyncio.gather(drained, return_exceptions=True)
 
 
 async def _drain(process: Process) -> None:

@@ -49,6 +49,8 @@ class Watch:
     refused: StageProblem | None = None
     status: int = 0
     unknown_session: bool = False
+    unreached: bool = False
+    """No connection was had: the server did not end during the call."""
 
 
 WATCH: ContextVar[Watch | None] = ContextVar("stagelens_mcp_watch", default=None)
@@ -95,6 +97,7 @@ class _Guarded(httpx2.AsyncBaseTransport):
         except (aiohttp.ClientError, OSError) as problem:  # a time-out is an OSError
             if watch is None:
                 raise httpx2.ConnectError(type(problem).__name__) from problem
+            watch.unreached = isinstance(problem, aiohttp.ClientConnectorError)
         # An exception would end the session, and with it the calls of other requests.
         told = {"jsonrpc": "2.0", "id": None, "error": {"code": GONE, "message": "no answer"}}
         return httpx2.Response(503, content=json.dumps(told), headers={"content-type": "application/json"})

@@ -58,11 +58,12 @@ def test_the_clients_calls_go_out_under_indexes_of_their_own():
 
 
 def test_whole_calls_are_read_and_parted():
-    """Arguments as text or object; what has no name is none."""
+    """Arguments as text or object; what has no name is the pipeline's, which knows no such tool."""
     message = {"tool_calls": [piece(None, "a", name="f", arguments={"x": 1}), 5, {"function": 3},
+                              piece(None, "c", name="", arguments="{}"),
                               piece(None, "b", name="mine", arguments="{}")]}  # fmt: skip
     own, theirs = whole_calls(message, lambda name: name == "mine")
-    assert [(c.id, c.name, c.arguments) for c in own] == [("a", "f", '{"x": 1}')]
+    assert [(c.id, c.name, c.arguments) for c in own] == [("a", "f", '{"x": 1}'), ("c", "", "{}")]
     assert [c["id"] for c in theirs] == ["b"]
     assert whole_calls({"tool_calls": "x"}, bool) == ([], [])
 

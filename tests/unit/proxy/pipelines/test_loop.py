@@ -37,7 +37,7 @@ async def test_a_streamed_request_retrieves_runs_tools_and_ends_with_the_models_
         stream=True,
     )
     assert answer.status_code == 200
-    assert text_of(answer) == "Let me see. up it is"
+    assert text_of(answer) == "Let me see. \n\nup it is"
     assert answer.text.endswith("data: [DONE]\n\n")
     assert {c["model"] for c in chunks(answer)} == {"bot"}
     assert [c["choices"][0]["finish_reason"] for c in chunks(answer)][-1] == "stop"

@@ -195,7 +195,7 @@ async def test_a_whole_answer_after_a_stream_goes_on_in_the_stream():
     answer, [root], _, _ = await ask(
         [asks_tools(("pid", "{}"), text="first "), middle, last], PID, stream=True
     )
-    assert text_of(answer) == "first then final"
+    assert text_of(answer) == "first \n\nthen \n\nfinal"
     assert chunks(answer)[-1]["choices"][0]["finish_reason"] == "stop"
     assert answer.text.endswith("data: [DONE]\n\n")
     assert root[semconv.STATUS] == "ok"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from pydantic import ValidationError
 from proxy.pipelines.callables import load
 from proxy.pipelines.documents import Document, at_path, system_text
 from proxy.pipelines.settings import PipelineSettings
+from stagelens.errors import UserError
 from stagelens.settings import Config, load_config
 
 ROOT = Path(__file__).parents[4]
@@ -70,3 +72,21 @@ def test_documents_are_data_in_the_prompt():
 def test_paths_find_members_or_none(path: str, found: object):
     """No path raises, whatever the answer's shape."""
     assert at_path({"a": [{"b": 1}, {"b": 2}]}, path) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('{"": {model: m}}', 'setting pipelines, the name "": String should have at least 1'),
+        ('{" a": {model: m}}', 'setting pipelines, the name " a": a name has no line ends'),
+        ("{p: {model: m, tools: [{kind: python, name: '', function: 'm:f'}]}}",
+         "setting pipelines.p.tools.0.python.name: "),
+        ("{p: {model: m, retrievers: [{kind: http, name: r, url: 'http://h', headers_env: {'': X}}]}}",
+         'setting pipelines.p.retrievers.0.http.headers_env, the name "": a header'),
+    ],
+)  # fmt: skip
+def test_a_name_that_is_wrong_is_quoted(tmp_path: Path, text: str, told: str):
+    """With the setting that it stands in."""
+    (tmp_path / "c.yaml").write_text(f"pipelines: {text}")
+    with pytest.raises(UserError, match=re.escape(told)):
+        load_config(tmp_path / "c.yaml", {})

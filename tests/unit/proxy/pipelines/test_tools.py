@@ -113,6 +113,7 @@ async def test_an_mcp_server_gets_only_the_secrets_that_the_settings_name(
         ({"command": COMMAND, "tools": ("rm",)}, "has no tool rm"),
         ({"command": ("no-such-program",)}, "cannot be reached"),
         ({"command": (sys.executable, "-m", "no_such_module")}, "it said: .*No module named no_such"),
+        ({"command": ("cat",)}, r"cat begins no session as the protocol has it \(its answer: Method"),
         ({"url": "http://127.0.0.1:9/mcp"}, "cannot be reached"),
         ({"command": COMMAND, "env": {"A": "NOT_SET_1"}}, "NOT_SET_1 is not set"),
     ],
