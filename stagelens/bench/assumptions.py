@@ -108,8 +108,27 @@ def _warmup(settings: BenchSettings) -> str:
 
 
 def _doubts(levels: Sequence[Level]) -> list[str]:
-    kinds = (_lateness, _other_lengths, _chunks, _second_sends, _without_sockets)
+    kinds = (
+        _nothing_said, _not_streamed, _lateness, _other_lengths, _chunks, _second_sends,
+        _without_sockets,
+    )  # fmt: skip
     return [f"{one.label}: {told}" for one in levels for kind in kinds for told in kind(one)]
+
+
+def _nothing_said(one: Level) -> Iterator[str]:
+    if one.empty:
+        yield (
+            f"{one.empty} of {many(one.counts.ok, 'answer')} held no token; such an answer is "
+            "within no limits, but is among the answered ones and their E2E."
+        )
+
+
+def _not_streamed(one: Level) -> Iterator[str]:
+    if one.unstreamed:
+        yield (
+            f"{one.unstreamed} of {many(one.counts.ok, 'answer')} did not come as the stream that "
+            "was asked for: these have no TTFT, no TPOT and no gaps."
+        )
 
 
 def _lateness(one: Level) -> Iterator[str]:

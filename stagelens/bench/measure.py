@@ -59,6 +59,10 @@ def no_verdict(level: Level, driver: Driver) -> str:
     if unsent := level.counts.errors.get(CLIENT_LIMIT):
         said = level.counts.said.get(CLIENT_LIMIT)
         return f"at {level.rate:g}/s this client had no socket for {unsent} requests ({said})"
+    if level.counts.ok and level.empty == level.counts.ok:
+        return f"at {level.rate:g}/s no answer held a token"
+    if {"ttft", "itl"} & level.at_percentile.keys() and level.counts.ok and not level.figure("ttft").n:
+        return f"at {level.rate:g}/s no answer has a TTFT: the server did not stream"
     if "tpot" in level.at_percentile and level.counts.ok and not level.figure("tpot").n:
         return (
             f"at {level.rate:g}/s no answer has a TPOT: it needs two tokens, and the server's count "
@@ -178,7 +182,8 @@ def _cached(ok: Sequence[Sample]) -> float | None:
 
 
 def _as_meant(ok: Sequence[Sample]) -> dict[str, int]:
-    """How many answers and prompts had the wanted length, of those of which both are known."""
+    """How many answers and prompts had the wanted length, of those of which both are known; how
+    many answers held nothing, or were no streams although these were asked for."""
     inputs = [s for s in ok if s.meant_input is not None and s.input_tokens is not None]
     outputs = [s for s in ok if s.meant_output is not None and s.output_tokens is not None]
     return {
@@ -186,6 +191,8 @@ def _as_meant(ok: Sequence[Sample]) -> dict[str, int]:
         "inputs_known": len(inputs),
         "outputs_as_meant": sum(s.meant_output == s.output_tokens for s in outputs),
         "outputs_known": len(outputs),
+        "empty": sum(s.is_empty for s in ok),
+        "unstreamed": sum(s.stream and not s.streamed for s in ok),
     }
 
 

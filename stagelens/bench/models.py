@@ -82,6 +82,8 @@ class Level(Model):
     inputs_known: int
     outputs_as_meant: int
     outputs_known: int
+    empty: int = Field(default=0, description="answers (ok) that held no token")
+    unstreamed: int = Field(default=0, description="answers (ok) that were no stream as asked for")
     good: int | None
     good_per_s: float | None
     at_percentile: dict[str, float | None] = Field(default_factory=dict)
