@@ -110,7 +110,7 @@ def _warmup(settings: BenchSettings) -> str:
 def _doubts(levels: Sequence[Level]) -> list[str]:
     kinds = (
         _nothing_said, _not_streamed, _lateness, _other_lengths, _chunks, _second_sends,
-        _without_sockets,
+        _without_sockets, _turns_left, _spinning,
     )  # fmt: skip
     return [f"{one.label}: {told}" for one in levels for kind in kinds for told in kind(one)]
 
@@ -170,4 +170,23 @@ def _without_sockets(one: Level) -> Iterator[str]:
         yield (
             f"{unsent} requests were not sent, as this client had no socket for them (see `ulimit -n`): "
             "that is not the server's doing."
+        )
+
+
+def _turns_left(one: Level) -> Iterator[str]:
+    if one.counts.turns_failed:
+        turns = many(one.counts.turns_failed, "planned turn")
+        yield f"{turns} not sent, as the one before in the same conversation failed or was interrupted."
+    if one.counts.turns_late:
+        turns = many(one.counts.turns_late, "planned turn")
+        yield f"{turns} not sent, as they would have begun after the measured time."
+
+
+def _spinning(one: Level) -> Iterator[str]:
+    """A closed loop goes on at once behind a failure, so that quick ones are nearly all it sends."""
+    if one.concurrency and one.counts.failed > one.counts.ok:
+        yield (
+            f"{one.counts.failed} of {many(one.counts.sent, 'request')} failed; a closed loop sends "
+            "the next one at once, without a pause, so that how many were sent tells how quickly "
+            "they were refused."
         )

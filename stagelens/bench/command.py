@@ -18,7 +18,9 @@ from stagelens.settings_file import read_mapping
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
+    from stagelens.bench.interrupt import Interrupts
     from stagelens.bench.settings import BenchSettings
+    from stagelens.bench.whole import Ended
 
 _LIST = "a number, or several with commas between"
 
@@ -73,25 +75,29 @@ def bench(file: Path | None, key_env: str, **given: Any) -> None:  # noqa: ANN40
     tagged run=NAME, so that report, compare and whatif work on it where Stagelens serves.
     """
     from stagelens.bench.interrupt import Interrupts
+
+    with Interrupts() as interrupts:
+        try:
+            ended = _ended(file, key_env, given, interrupts)
+        except (KeyboardInterrupt, asyncio.CancelledError):
+            sys.stderr.write("stagelens: stopped before there was anything to tell\n")
+            sys.exit(interrupts.exit_code)
+        text, out = ended.shown(given["form"]), given["out"]
+        written = out is not None and _written(out, text)
+        if not written:
+            click.echo(text, nl=False)
+    sys.exit(interrupts.exit_code if ended.result.interrupted else int(out is not None and not written))
+
+
+def _ended(file: Path | None, key_env: str, given: dict[str, Any], interrupts: Interrupts) -> Ended:
     from stagelens.bench.whole import Where, run_bench
 
     settings = make_settings(file, given)
     where = Where(given["collector"], given["store"], given["data_dir"])
     name = settings.name or f"bench-{datetime.now(UTC):%Y%m%d-%H%M%S}"
-    form, out = given["form"], given["out"]
-    if out is not None:
-        _check_out(out)
-    with Interrupts() as interrupts:
-        try:
-            ended = run_bench(settings, name, _key(key_env), where, given["quiet"], interrupts)
-        except (KeyboardInterrupt, asyncio.CancelledError):
-            sys.stderr.write("stagelens: stopped before there was anything to tell\n")
-            sys.exit(130)
-        text = ended.shown(form)
-        written = out is not None and _written(out, text)
-        if not written:
-            click.echo(text, nl=False)
-    sys.exit(130 if ended.result.interrupted else int(out is not None and not written))
+    if given["out"] is not None:
+        _check_out(given["out"])
+    return run_bench(settings, name, _key(key_env), where, given["quiet"], interrupts)
 
 
 def _key(variable: str) -> str | None:

@@ -36,7 +36,7 @@ def make_level(driver: Driver, settings: BenchSettings) -> Level:
         input_tokens_per_s=_per_s(inputs, window_s),
         output_tokens_per_s=_per_s(outputs, window_s),
         in_flight_mean=_in_flight(measured, window_s), in_flight_peak=driver.peak,
-        counts=_counts(driver.samples, measured), figures=_figures(whole),
+        counts=_counts(driver, measured), figures=_figures(whole),
         input_tokens=inputs, output_tokens=outputs, cached_share=_cached(ok),
         good=good, good_per_s=_per_s(good, window_s), at_percentile=at,
         meets_limits=_meets(at, settings) if settings.goodput and whole else None,
@@ -122,7 +122,8 @@ def _figures(whole: Sequence[Sample]) -> tuple[Figures, ...]:
     )
 
 
-def _counts(samples: Sequence[Sample], measured: Sequence[Sample]) -> Counts:
+def _counts(driver: Driver, measured: Sequence[Sample]) -> Counts:
+    samples = driver.samples
     errors = Counter(s.error for s in measured if s.error and s.error != INTERRUPTED)
     cut = sum(s.error == INTERRUPTED for s in measured)
     failed = sum(errors.values())
@@ -131,6 +132,7 @@ def _counts(samples: Sequence[Sample], measured: Sequence[Sample]) -> Counts:
         ok=len(measured) - failed - cut, failed=failed, interrupted=cut, errors=dict(errors),
         said={s.error: s.said for s in reversed(measured) if s.error in errors and s.said},
         resent=sum(s.resent for s in measured),
+        turns_failed=driver.turns_failed, turns_late=driver.turns_late,
         primers=sum(s.conversation == 0 for s in samples),
     )  # fmt: skip
 

@@ -37,6 +37,8 @@ class Counts(Model):
     errors: dict[str, int]
     said: dict[str, str] = Field(default_factory=dict, description="one failure's words, by kind")
     resent: int = Field(default=0, description="sent again, as their kept connection had closed")
+    turns_failed: int = Field(default=0, description="turns not sent behind a failed one")
+    turns_late: int = Field(default=0, description="turns not sent, as the time was over")
     primers: int = Field(default=0, description="of warmup: sent to fill the prefix cache")
 
 

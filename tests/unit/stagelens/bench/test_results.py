@@ -21,7 +21,8 @@ MS = 1_000_000
 
 
 async def bench(
-    *options: str, interrupt: asyncio.Event | None = None, presses: int = 1
+    *options: str, interrupt: asyncio.Event | None = None, presses: int = 1,
+    sent: signal.Signals = signal.SIGINT,
 ) -> tuple[int, str, str]:
     """Exit code, standard output, standard error."""
     made = await asyncio.create_subprocess_exec(
@@ -31,7 +32,7 @@ async def bench(
     if interrupt is not None:
         await interrupt.wait()
         for _ in range(presses):
-            made.send_signal(signal.SIGINT)
+            made.send_signal(sent)
     out, err = await asyncio.wait_for(made.communicate(), 60)
     return made.returncode or 0, out.decode(), err.decode()
 
