@@ -176,7 +176,7 @@ def _without_sockets(one: Level) -> Iterator[str]:
 def _turns_left(one: Level) -> Iterator[str]:
     if one.counts.turns_failed:
         turns = many(one.counts.turns_failed, "planned turn")
-        yield f"{turns} not sent, as the one before in the same conversation failed or was interrupted."
+        yield f"{turns} not sent, as the one before in the same conversation failed."
     if one.counts.turns_late:
         turns = many(one.counts.turns_late, "planned turn")
         yield f"{turns} not sent, as they would have begun after the measured time."

@@ -112,15 +112,24 @@ def counts_in_words(level: Level) -> str:
 def rates_in_words(level: Level) -> list[str]:
     """What was sent and answered a second, and within the limits where there are any."""
     rates = (
-        f"{rate(level.offered_per_s)} requests/s sent, {rate(level.done_per_s)}/s answered, "
-        f"{rate(level.input_tokens_per_s)} input and {rate(level.output_tokens_per_s)} output "
-        f"tokens/s, {rate(level.in_flight_mean)} in flight (peak {level.in_flight_peak}), cached "
+        f"{_per_s(level.offered_per_s, ' requests')} sent, {_per_s(level.done_per_s)} answered, "
+        f"{_per_s(level.input_tokens_per_s, ' input tokens')}, "
+        f"{_per_s(level.output_tokens_per_s, ' output tokens')}, "
+        f"{_known(level.in_flight_mean)} in flight (peak {level.in_flight_peak}), cached "
         f"{'unknown' if level.cached_share is None else f'{level.cached_share:.0%}'}"
     )
     lines = [rates]
     if level.good is not None:
-        lines.append(f"{level.good} within the limits: {rate(level.good_per_s)}/s")
+        lines.append(f"{level.good} within the limits: {_per_s(level.good_per_s)}")
     return [*lines, *(f"{kind}: {said}" for kind, said in level.counts.said.items())]
+
+
+def _per_s(value: float | None, what: str = "") -> str:
+    return f"{_known(value)}{what}/s" if value is not None else f"unknown{what}/s" if what else "unknown"
+
+
+def _known(value: float | None) -> str:
+    return "unknown" if value is None else rate(value)
 
 
 def server_in_words(side: ServerSide) -> list[str]:
