@@ -33,7 +33,7 @@ def watch_stdout() -> None:
     out.flush()
     watched = _Raw(out.fileno(), "wb", closefd=False)
     sys.stdout = io.TextIOWrapper(
-        watched if raw is out.buffer else io.BufferedWriter(watched),  # type: ignore[arg-type]
+        watched if raw is out.buffer else io.BufferedWriter(watched),
         encoding=out.encoding, errors=out.errors, line_buffering=out.line_buffering,
         write_through=out.write_through,
     )  # fmt: skip

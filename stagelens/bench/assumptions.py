@@ -16,6 +16,7 @@ _ARRIVALS = {
     "constant": "evenly spaced arrivals",
     "gamma": "arrivals in bursts (gamma; deviation of the gaps {burst:g} times their mean)",
 }
+FEW = 10
 LATE_NS = 5_000_000
 _CLOCKS = (
     "TTFT and E2E count from the time a request was meant to be sent; the lines from the send "
@@ -110,7 +111,7 @@ def _warmup(settings: BenchSettings) -> str:
 def _doubts(levels: Sequence[Level]) -> list[str]:
     kinds = (
         _nothing_said, _not_streamed, _lateness, _other_lengths, _chunks, _second_sends,
-        _without_sockets, _turns_left, _spinning,
+        _without_sockets, _few, _turns_left, _spinning,
     )  # fmt: skip
     return [f"{one.label}: {told}" for one in levels for kind in kinds for told in kind(one)]
 
@@ -189,4 +190,13 @@ def _spinning(one: Level) -> Iterator[str]:
             f"{one.counts.failed} of {many(one.counts.sent, 'request')} failed; a closed loop sends "
             "the next one at once, without a pause, so that how many were sent tells how quickly "
             "they were refused."
+        )
+
+
+def _few(one: Level) -> Iterator[str]:
+    if one.rate is not None and 0 < one.counts.sent < FEW:
+        yield (
+            f"{many(one.counts.sent, 'request')} measured: what was sent and answered a second is "
+            "of a few gaps and may be far from the wanted rate. A longer --duration or more "
+            "--requests tell more."
         )

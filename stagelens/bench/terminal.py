@@ -125,7 +125,8 @@ def rates_in_words(level: Level) -> list[str]:
 
 
 def _per_s(value: float | None, what: str = "") -> str:
-    return f"{_known(value)}{what}/s" if value is not None else f"unknown{what}/s" if what else "unknown"
+    """``2.00 requests/s``, ``2.00/s``; where it is not known, what is not."""
+    return f"{_known(value)}{what}/s" if what or value is not None else "unknown"
 
 
 def _known(value: float | None) -> str:

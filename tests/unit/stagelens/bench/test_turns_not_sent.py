@@ -53,3 +53,12 @@ async def test_a_closed_loop_on_a_server_that_refuses_all_says_what_its_count_is
         await driver.run()
         await client.close()
     assert "5 of 5 requests failed; a closed loop sends the next one at once" in told(driver)
+
+
+async def test_a_level_of_few_requests_says_what_its_rates_are():
+    """Two a second done at a rate of a hundredth is no news of the server."""
+    async with load_target() as fake:
+        driver, client = driver_for(fake, Plan(repeat(talk("a")), iter([0.0, 0.01])), rate=0.01)
+        await driver.run()
+        await client.close()
+    assert "2 requests measured: what was sent and answered a second is of a few gaps" in told(driver)
