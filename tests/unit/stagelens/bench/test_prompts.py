@@ -216,7 +216,8 @@ async def test_what_a_server_refuses_is_left_out_and_said():
 @pytest.mark.parametrize(
     ("field", "note"),
     [
-        ("stream_options", "The server refused stream_options: it is not asked to count the tokens"),
+        ("stream_options",
+         "The server refused stream_options: it is not asked to count the tokens of streams."),
         ("max_tokens", "The server refused max_tokens: it is sent max_completion_tokens."),
     ],
 )  # fmt: skip
