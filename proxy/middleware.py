@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Iterable
 
 from proxy.asgi import App, Message, Receive, Scope, Send
 from proxy.protocol import EXTENSION, ConnectionMarks
@@ -121,6 +122,8 @@ class _Exchange:
         self._settings = settings
         self._error_body: bytearray | None = None
         self._started = False
+        self._to_come: int | None = None  # bytes of the body, where its head tells how many
+        self._last_byte_mono_ns: int | None = None
         task = asyncio.current_task()
         assert task is not None, "ASGI applications run in a task"
         self.task = task
@@ -165,6 +168,7 @@ class _Exchange:
         )
         if live.http_status >= 400:
             self._error_body = bytearray()
+        self._to_come = _length(headers)
         if self._settings.trace_id_header and (live.answers_itself or not self._passes_on):
             headers.append((TRACE_ID_HEADER, f"{live.trace_id:032x}".encode()))
         return {**message, "headers": headers}
@@ -185,10 +189,19 @@ class _Exchange:
             self._error_body += body[: ERROR_BODY_LIMIT - len(self._error_body)]
         elif body and not message.get("more_body", False):
             live.read_whole(body)
+        self._note_length(body, now)
         if not message.get("more_body", False):
-            live.done_mono_ns = now
+            live.done_mono_ns = self._last_byte_mono_ns or now
             if self._error_body:
                 live.error_body_type = _error_type(bytes(self._error_body))
+
+    def _note_length(self, body: bytes, now_mono_ns: int) -> None:
+        """The client has all of a body of a told length before an application says that it ends."""
+        if self._to_come is None or not body:
+            return
+        self._to_come -= len(body)
+        if self._to_come <= 0 and self._last_byte_mono_ns is None:
+            self._last_byte_mono_ns = now_mono_ns
 
     def note_end(self, scope: Scope) -> None:
         """Last marks: the matched route, and a connection that broke unseen by the application."""
@@ -232,6 +245,11 @@ class _Exchange:
             }
         )
         await self.send({"type": "http.response.body", "body": body, "more_body": False})
+
+
+def _length(headers: Iterable[tuple[bytes, bytes]]) -> int | None:
+    told = next((value for name, value in headers if name.lower() == b"content-length"), b"")
+    return int(told) if told.isdigit() else None
 
 
 def _error_type(body: bytes) -> str:

@@ -1,6 +1,6 @@
 """`python -m stagelens`: the same as the `stagelens` command."""
 
-from stagelens.cli import main
+from stagelens.entry import main
 
 if __name__ == "__main__":
     main()

@@ -21,11 +21,26 @@ from stagelens.doctor.command import doctor
 from stagelens.documents import documents
 from stagelens.errors import UserError
 from stagelens.ingesting import ingest
+from stagelens.output import OutputLost, give_up_stdout, watch_stdout
 from stagelens.reading import report, requests, status, trace
 from stagelens.storing import store
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+class _Interrupted(Exception):
+    """Ctrl-C amid a command. Of a KeyboardInterrupt click makes an empty line and exit code 1."""
+
+
+class _Commands(click.Group):
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise _Interrupted from None
+
+
+@click.group(
+    cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
 @click.version_option(package_name="stagelens", prog_name="stagelens")
 def cli() -> None:
     """Where did the time go? Tracing for LLM requests, from your code to the engine."""
@@ -201,14 +216,23 @@ def main() -> None:
     )
     from dashboards.visible import visible
 
+    watch_stdout()
     try:
         code = cli.main(prog_name="stagelens", standalone_mode=False)
+        sys.stdout.flush()
     except click.ClickException as problem:
         told = StringIO()
         problem.show(told)
         sys.stderr.write("\n".join(visible(line) for line in told.getvalue().split("\n")))
         sys.exit(problem.exit_code)
     except click.Abort:
+        sys.exit(1)
+    except (_Interrupted, KeyboardInterrupt):
+        sys.stderr.write("stagelens: interrupted\n")
+        sys.exit(130)
+    except OutputLost as problem:
+        give_up_stdout()
+        sys.stderr.write(f"stagelens: error: standard output could not be written ({problem})\n")
         sys.exit(1)
     except Exception as problem:
         wrong = _user_mistake(problem)

@@ -59,6 +59,7 @@ class Relay:
         must_end = call.operation not in ("", "embeddings") and answer.status < 300
         must_end = must_end and answer.status not in NO_BODY
         self._write: Callable[[bytes], object] | None = None
+        self._arrived_mono_ns: int | None = None
         self.tap = Tap(call, self._stream, coding, must_end, readable, proven)
         call.stream = self._stream
         call.http_status = answer.status
@@ -87,13 +88,18 @@ class Relay:
         except (ConnectionError, BadResponse):
             raise UpstreamGone from None
         finally:
-            self._call.read_mono_ns = self._clock.mono_ns()
+            self._call.read_mono_ns = self._read_at(whole)
             self._finish(whole)
         if self.tap.broken:
             raise UpstreamGone
         if unframed:
             unframed.end_unframed()
         await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    def _read_at(self, whole: bool) -> int:
+        """When the last byte came: of a body of a told length the end follows a turn later."""
+        told = whole and value_of(self._headers, b"content-length") is not None
+        return (self._arrived_mono_ns if told else None) or self._clock.mono_ns()
 
     def _unframed(self, headers: list[tuple[bytes, bytes]]) -> ConnectionMarks | None:
         """The client's connection where only its end can tell the body's end."""
@@ -165,6 +171,7 @@ class Relay:
         return chunk if self._cutter is None else self._cutter.feed(chunk)
 
     def _read(self, chunk: bytes, arrived_mono_ns: int) -> None:
+        self._arrived_mono_ns = arrived_mono_ns
         self.tap.feed(chunk, arrived_mono_ns, self._clock.mono_ns())
         if self._limit is not None and (
             self.tap.first_token_mono_ns is not None or not self.tap.tells_tokens

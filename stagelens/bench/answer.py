@@ -102,6 +102,7 @@ class Answer:
         if not 200 <= one.status < 300:
             self._fail(f"http_{one.status}", body.decode("utf-8", "replace"))
         elif self._sse:
+            one.streamed = True
             self._part(b"\n\n", now_ns)  # the last line may have no end
             if not self._done and not self._all_finished:
                 self._fail("cut_stream", "the stream ended without a finish reason or [DONE]")
@@ -168,6 +169,7 @@ class Answer:
             choice = told["choices"][0]
             self._sample.finish = _told(choice.get("finish_reason") or "")
             self.text.append(_words(choice.get("message") or choice))
+            self._sample.said_something = any(_words(c.get("message") or c) for c in told["choices"])
             self._usage(told.get("usage"))
         except (ValueError, LookupError, AttributeError, TypeError, RecursionError):
             self._fail("bad_answer", body.decode("utf-8", "replace"))

@@ -16,6 +16,7 @@ _ARRIVALS = {
     "constant": "evenly spaced arrivals",
     "gamma": "arrivals in bursts (gamma; deviation of the gaps {burst:g} times their mean)",
 }
+FEW = 10
 LATE_NS = 5_000_000
 _CLOCKS = (
     "TTFT and E2E count from the time a request was meant to be sent; the lines from the send "
@@ -108,8 +109,27 @@ def _warmup(settings: BenchSettings) -> str:
 
 
 def _doubts(levels: Sequence[Level]) -> list[str]:
-    kinds = (_lateness, _other_lengths, _chunks, _second_sends, _without_sockets)
+    kinds = (
+        _nothing_said, _not_streamed, _lateness, _other_lengths, _chunks, _second_sends,
+        _without_sockets, _few, _turns_left, _spinning,
+    )  # fmt: skip
     return [f"{one.label}: {told}" for one in levels for kind in kinds for told in kind(one)]
+
+
+def _nothing_said(one: Level) -> Iterator[str]:
+    if one.empty:
+        yield (
+            f"{one.empty} of {many(one.counts.ok, 'answer')} held no token; such an answer is "
+            "within no limits, but is among the answered ones and their E2E."
+        )
+
+
+def _not_streamed(one: Level) -> Iterator[str]:
+    if one.unstreamed:
+        yield (
+            f"{one.unstreamed} of {many(one.counts.ok, 'answer')} did not come as the stream that "
+            "was asked for: these have no TTFT, no TPOT and no gaps."
+        )
 
 
 def _lateness(one: Level) -> Iterator[str]:
@@ -151,4 +171,32 @@ def _without_sockets(one: Level) -> Iterator[str]:
         yield (
             f"{unsent} requests were not sent, as this client had no socket for them (see `ulimit -n`): "
             "that is not the server's doing."
+        )
+
+
+def _turns_left(one: Level) -> Iterator[str]:
+    if one.counts.turns_failed:
+        turns = many(one.counts.turns_failed, "planned turn")
+        yield f"{turns} not sent, as the one before in the same conversation failed."
+    if one.counts.turns_late:
+        turns = many(one.counts.turns_late, "planned turn")
+        yield f"{turns} not sent, as they would have begun after the measured time."
+
+
+def _spinning(one: Level) -> Iterator[str]:
+    """A closed loop goes on at once behind a failure, so that quick ones are nearly all it sends."""
+    if one.concurrency and one.counts.failed > one.counts.ok:
+        yield (
+            f"{one.counts.failed} of {many(one.counts.sent, 'request')} failed; a closed loop sends "
+            "the next one at once, without a pause, so that how many were sent tells how quickly "
+            "they were refused."
+        )
+
+
+def _few(one: Level) -> Iterator[str]:
+    if one.rate is not None and 0 < one.counts.sent < FEW:
+        yield (
+            f"{many(one.counts.sent, 'request')} measured: what was sent and answered a second is "
+            "of a few gaps and may be far from the wanted rate. A longer --duration or more "
+            "--requests tell more."
         )

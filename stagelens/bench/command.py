@@ -18,8 +18,11 @@ from stagelens.settings_file import read_mapping
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
+    from stagelens.bench.interrupt import Interrupts
     from stagelens.bench.settings import BenchSettings
+    from stagelens.bench.whole import Ended
 
+KEY_VARIABLE = "OPENAI_API_KEY"
 _LIST = "a number, or several with commas between"
 
 
@@ -58,7 +61,7 @@ _LIST = "a number, or several with commas between"
 @click.option("--find-max-goodput", metavar="LIMITS", help="Search the highest rate within them.")
 @click.option("--percentile", type=float, help="At which the limits must hold (95).")
 @click.option("--precision", type=float, help="End the search at this share between rates (0.05).")
-@click.option("--key-env", default="OPENAI_API_KEY", show_default=True, help="Variable of the key.")
+@click.option("--key-env", default=KEY_VARIABLE, show_default=True, help="Variable of the key.")
 @click.option("--collector", help="API of the server's collector (http://127.0.0.1:8090).")
 @click.option("--store", help="Store: chdb:///PATH or clickhouse://USER@HOST:PORT/DB.")
 @click.option("--data-dir", type=click.Path(path_type=Path), help="Folder of the store.")
@@ -73,30 +76,40 @@ def bench(file: Path | None, key_env: str, **given: Any) -> None:  # noqa: ANN40
     tagged run=NAME, so that report, compare and whatif work on it where Stagelens serves.
     """
     from stagelens.bench.interrupt import Interrupts
+
+    with Interrupts() as interrupts:
+        try:
+            ended = _ended(file, key_env, given, interrupts)
+        except (KeyboardInterrupt, asyncio.CancelledError):
+            sys.stderr.write("stagelens: stopped before there was anything to tell\n")
+            sys.exit(interrupts.exit_code)
+        text, out = ended.shown(given["form"]), given["out"]
+        written = out is not None and _written(out, text)
+        if not written:
+            click.echo(text, nl=False)
+    sys.exit(interrupts.exit_code if ended.result.interrupted else int(out is not None and not written))
+
+
+def _ended(file: Path | None, key_env: str, given: dict[str, Any], interrupts: Interrupts) -> Ended:
     from stagelens.bench.whole import Where, run_bench
 
     settings = make_settings(file, given)
     where = Where(given["collector"], given["store"], given["data_dir"])
     name = settings.name or f"bench-{datetime.now(UTC):%Y%m%d-%H%M%S}"
-    form, out = given["form"], given["out"]
-    if out is not None:
-        _check_out(out)
-    with Interrupts() as interrupts:
-        try:
-            ended = run_bench(settings, name, _key(key_env), where, given["quiet"], interrupts)
-        except (KeyboardInterrupt, asyncio.CancelledError):
-            sys.stderr.write("stagelens: stopped before there was anything to tell\n")
-            sys.exit(130)
-        text = ended.shown(form)
-        written = out is not None and _written(out, text)
-        if not written:
-            click.echo(text, nl=False)
-    sys.exit(130 if ended.result.interrupted else int(out is not None and not written))
+    if given["out"] is not None:
+        _check_out(given["out"])
+    return run_bench(settings, name, _key(key_env), where, given["quiet"], interrupts)
 
 
 def _key(variable: str) -> str | None:
-    """Without the line end that files and shells leave behind a key."""
+    """Without the line end that files and shells leave behind a key.
+
+    Raises:
+        UserError: it is no key, or the one variable that was asked for is not there.
+    """
     key = os.environ.get(variable, "").strip()
+    if not key and variable != KEY_VARIABLE:
+        raise UserError(f"--key-env {variable}: the variable is not set: set it, or leave the option out", 2)
     if not (key.isascii() and key.isprintable()):
         raise UserError(f"{variable} holds what no key can: check the variable", 2)
     return key or None
@@ -144,18 +157,24 @@ def make_settings(file: Path | None, given: dict[str, Any]) -> BenchSettings:
         told["body"] = _json(body)
     for name in ("rate", "concurrency"):
         if isinstance(told.get(name), (str, int, float)):
-            told[name] = [part for part in str(told[name]).split(",") if part.strip()]
+            told[name] = str(told[name]).split(",")
     if isinstance(told.get("tags"), tuple):
         told["tags"] = _pairs(told["tags"])
-    search = given.get("find_max_goodput")
-    if search:
-        told["find_max"] = True
-    if search or isinstance(told.get("goodput"), str):
-        told["goodput"] = _limits(search or told["goodput"])
+    _lay_limits(told, given)
     try:
         return BenchSettings.model_validate(told)
     except ValidationError as problem:
         raise UserError(_first(problem), 2) from None
+
+
+def _lay_limits(told: dict[str, Any], given: dict[str, Any]) -> None:
+    search = given.get("find_max_goodput")
+    if search and given.get("goodput"):
+        raise UserError("--find-max-goodput holds the limits: leave --goodput out", 2)
+    if search:
+        told["find_max"] = True
+    if search or isinstance(told.get("goodput"), str):
+        told["goodput"] = _limits(search or told["goodput"])
 
 
 def _read(file: Path) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from stagelens.bench.lengths import MOST
 from stagelens.bench.talk import Message, Turn
 from stagelens.errors import UserError
 
@@ -35,7 +36,7 @@ def read_items(path: Path) -> tuple[tuple[Item, ...], int]:
     characters a token, and 64 tokens are taken where there is none.
 
     Raises:
-        UserError: it cannot be read, or holds nothing to send.
+        UserError: it cannot be read, holds nothing to send, or an answer's length that is none.
     """
     try:
         entries = _entries(path.read_text(encoding="utf-8-sig"))
@@ -48,13 +49,29 @@ def read_items(path: Path) -> tuple[tuple[Item, ...], int]:
         raise UserError(
             f"data file {path} is neither JSON nor JSON lines in UTF-8{where}", 2
         ) from None
-    found = [item for entry in entries if (item := _item(entry)) is not None]
+    found = _found(path, entries)
     if not found:
         raise UserError(
             f"data file {path} holds no prompt: each entry needs conversations, messages or "
             "prompt (docs/bench.md)", 2
         )  # fmt: skip
     return tuple(found), len(entries) - len(found)
+
+
+class _WrongError(Exception):
+    """An entry that says what cannot be done."""
+
+
+def _found(path: Path, entries: list[Any]) -> list[Item]:
+    found = []
+    for number, entry in enumerate(entries, 1):
+        try:
+            item = _item(entry)
+        except _WrongError as problem:
+            raise UserError(f"data file {path}, entry {number}: {problem}", 2) from None
+        if item is not None:
+            found.append(item)
+    return found
 
 
 def _entries(text: str) -> list[Any]:
@@ -88,12 +105,22 @@ def alike(items: Sequence[Item]) -> int:
 def _item(entry: Any) -> Item | None:  # noqa: ANN401
     if not isinstance(entry, dict):
         return None
-    length = entry.get("output_tokens") or entry.get("max_tokens")
-    length = length if type(length) is int and length > 0 else None
-    if isinstance(entry.get("prompt"), str) and entry["prompt"]:
+    length = _length(entry)
+    if isinstance(entry.get("prompt"), str) and entry["prompt"].strip():
         asked: Message = {"role": "user", "content": entry["prompt"]}
         return Item((Turn((asked,), length or UNKNOWN_OUTPUT),))
     return _turns(_messages(entry.get("messages") or entry.get("conversations")), length)
+
+
+def _length(entry: dict[str, Any]) -> int | None:
+    """Raises _WrongError for what is no length: the answers would be of another one than was written."""
+    name = "output_tokens" if entry.get("output_tokens") is not None else "max_tokens"
+    told = entry.get(name)
+    if isinstance(told, float) and told.is_integer():
+        told = int(told)
+    if told is not None and not (type(told) is int and 0 < told <= MOST):
+        raise _WrongError(f"{name} {told!r} is no length: write a whole number from 1 to {MOST:,}")
+    return told
 
 
 def _messages(told: Any) -> list[Message]:  # noqa: ANN401
@@ -102,7 +129,7 @@ def _messages(told: Any) -> list[Message]:  # noqa: ANN401
         if isinstance(one, dict):
             role = _ROLES.get(str(one.get("role") or one.get("from")).lower())
             content = _text(one.get("content") or one.get("value"))
-            if role and content:
+            if role and content.strip():
                 found.append({"role": role, "content": content})
     return found
 

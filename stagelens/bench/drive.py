@@ -41,6 +41,9 @@ class Driver:
         self.step = step
         self.samples: list[Sample] = []
         self.in_flight = self.peak = self.ended = 0
+        self.turns_failed = self.turns_late = 0
+        """Planned turns of measured conversations that were not sent: behind a failed one, or as
+        the time was over."""
         self.interrupted = False
         self.start_ns = 0
         self.warmup_s, self.duration_s = lengths(settings)
@@ -157,10 +160,14 @@ class Driver:
         most = self._settings.requests
         if most is not None and self._begun_measured >= most:
             return True
+        self._ended_by_time = self._is_past(at_ns)
+        return self._ended_by_time
+
+    def _is_past(self, at_ns: int) -> bool:
+        """The measured time is over then, where it is limited."""
         if self.duration_s is None or (begin_ns := self._begin_ns) is None:
             return False
-        self._ended_by_time = at_ns - begin_ns >= seconds_to_ns(self.duration_s)
-        return self._ended_by_time
+        return at_ns - begin_ns >= seconds_to_ns(self.duration_s)
 
     def _count(self, intended_ns: int) -> bool:
         """Whether a conversation that begins now is measured."""
@@ -185,10 +192,15 @@ class Driver:
             )  # fmt: skip
             more = place + 1 < len(talk.turns)
             text = await self._one(sample, history, turn.output_tokens, keep_text=more)
+            left = (len(talk.turns) - place - 1) * measured
             if sample.error or not more:
+                self.turns_failed += left
                 return
             history.append({"role": "assistant", "content": text or "."})
             intended_ns = sample.end_ns + seconds_to_ns(self._settings.think_s)
+            if self._is_past(intended_ns):
+                self.turns_late += left
+                return
             await asyncio.sleep((intended_ns - self._clock.mono_ns()) / 1e9)
 
     async def _one(

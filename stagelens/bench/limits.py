@@ -36,18 +36,21 @@ def parse_limits(texts: Iterable[str]) -> dict[str, float]:
 
 
 def value_of(sample: Sample, measure: str) -> float | None:
-    """Nanoseconds; a failed request has none; ``ttft`` and ``e2e`` count from the intended time."""
-    if sample.error:
+    """Nanoseconds; ``ttft`` and ``e2e`` count from the intended time.
+
+    A failed request has none, nor has an answer without any token.
+    """
+    if sample.error or sample.is_empty:
         return None
     if measure == "itl":
-        return max(sample.gaps, default=0)
+        return max(sample.gaps, default=0) if sample.first_token_ns else None
     if measure == "ttft":
         return sample.ttft_ns
     return sample.tpot_ns if measure == "tpot" else sample.e2e_ns
 
 
 def is_good(sample: Sample, limits: Mapping[str, float]) -> bool:
-    """Whether the request was answered within all limits.
+    """Whether the request was answered within all limits; an answer without any token is none.
 
     An answer of one token has no TPOT, and meets that limit; other figures that are
     missing are a limit missed.
@@ -58,7 +61,7 @@ def is_good(sample: Sample, limits: Mapping[str, float]) -> bool:
             continue
         if value is None or value > seconds * 1e9:
             return False
-    return not sample.error
+    return not sample.error and not sample.is_empty
 
 
 def _is_one_token(sample: Sample) -> bool:

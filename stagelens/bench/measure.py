@@ -36,7 +36,7 @@ def make_level(driver: Driver, settings: BenchSettings) -> Level:
         input_tokens_per_s=_per_s(inputs, window_s),
         output_tokens_per_s=_per_s(outputs, window_s),
         in_flight_mean=_in_flight(measured, window_s), in_flight_peak=driver.peak,
-        counts=_counts(driver.samples, measured), figures=_figures(whole),
+        counts=_counts(driver, measured), figures=_figures(whole),
         input_tokens=inputs, output_tokens=outputs, cached_share=_cached(ok),
         good=good, good_per_s=_per_s(good, window_s), at_percentile=at,
         meets_limits=_meets(at, settings) if settings.goodput and whole else None,
@@ -59,6 +59,10 @@ def no_verdict(level: Level, driver: Driver) -> str:
     if unsent := level.counts.errors.get(CLIENT_LIMIT):
         said = level.counts.said.get(CLIENT_LIMIT)
         return f"at {level.rate:g}/s this client had no socket for {unsent} requests ({said})"
+    if level.counts.ok and level.empty == level.counts.ok:
+        return f"at {level.rate:g}/s no answer held a token"
+    if {"ttft", "itl"} & level.at_percentile.keys() and level.counts.ok and not level.figure("ttft").n:
+        return f"at {level.rate:g}/s no answer has a TTFT: the server did not stream"
     if "tpot" in level.at_percentile and level.counts.ok and not level.figure("tpot").n:
         return (
             f"at {level.rate:g}/s no answer has a TPOT: it needs two tokens, and the server's count "
@@ -118,7 +122,8 @@ def _figures(whole: Sequence[Sample]) -> tuple[Figures, ...]:
     )
 
 
-def _counts(samples: Sequence[Sample], measured: Sequence[Sample]) -> Counts:
+def _counts(driver: Driver, measured: Sequence[Sample]) -> Counts:
+    samples = driver.samples
     errors = Counter(s.error for s in measured if s.error and s.error != INTERRUPTED)
     cut = sum(s.error == INTERRUPTED for s in measured)
     failed = sum(errors.values())
@@ -127,6 +132,7 @@ def _counts(samples: Sequence[Sample], measured: Sequence[Sample]) -> Counts:
         ok=len(measured) - failed - cut, failed=failed, interrupted=cut, errors=dict(errors),
         said={s.error: s.said for s in reversed(measured) if s.error in errors and s.said},
         resent=sum(s.resent for s in measured),
+        turns_failed=driver.turns_failed, turns_late=driver.turns_late,
         primers=sum(s.conversation == 0 for s in samples),
     )  # fmt: skip
 
@@ -178,7 +184,8 @@ def _cached(ok: Sequence[Sample]) -> float | None:
 
 
 def _as_meant(ok: Sequence[Sample]) -> dict[str, int]:
-    """How many answers and prompts had the wanted length, of those of which both are known."""
+    """How many answers and prompts had the wanted length, of those of which both are known; how
+    many answers held nothing, or were no streams although these were asked for."""
     inputs = [s for s in ok if s.meant_input is not None and s.input_tokens is not None]
     outputs = [s for s in ok if s.meant_output is not None and s.output_tokens is not None]
     return {
@@ -186,6 +193,8 @@ def _as_meant(ok: Sequence[Sample]) -> dict[str, int]:
         "inputs_known": len(inputs),
         "outputs_as_meant": sum(s.meant_output == s.output_tokens for s in outputs),
         "outputs_known": len(outputs),
+        "empty": sum(s.is_empty for s in ok),
+        "unstreamed": sum(s.stream and not s.streamed for s in ok),
     }
 
 

@@ -37,6 +37,8 @@ class Counts(Model):
     errors: dict[str, int]
     said: dict[str, str] = Field(default_factory=dict, description="one failure's words, by kind")
     resent: int = Field(default=0, description="sent again, as their kept connection had closed")
+    turns_failed: int = Field(default=0, description="turns not sent behind a failed one")
+    turns_late: int = Field(default=0, description="turns not sent, as the time was over")
     primers: int = Field(default=0, description="of warmup: sent to fill the prefix cache")
 
 
@@ -82,6 +84,8 @@ class Level(Model):
     inputs_known: int
     outputs_as_meant: int
     outputs_known: int
+    empty: int = Field(default=0, description="answers (ok) that held no token")
+    unstreamed: int = Field(default=0, description="answers (ok) that were no stream as asked for")
     good: int | None
     good_per_s: float | None
     at_percentile: dict[str, float | None] = Field(default_factory=dict)

@@ -51,15 +51,15 @@ async def prepare(client: Client, settings: BenchSettings, key: str | None) -> P
 async def _scale(client: Client, speech: Speech, settings: BenchSettings, first: Sample) -> Scale:
     if (short := first.input_tokens) is None:
         return Scale()
-    second = first
+    told = ""
     for words in (len(WORDS), FEW):
         second = await _probe(client, speech, settings, words)
         if second.error:
+            told = f"{second.error}: {second.said}" if second.said else second.error
             continue
         if second.input_tokens is None:
             return Scale(unknown="the server counted the tokens of one prompt and not of another")
-        return Scale.of_probes(short, words, second.input_tokens)
-    told = f"{second.error}: {second.said}" if second.said else second.error
+        return replace(Scale.of_probes(short, words, second.input_tokens), refused=told)
     return Scale(unknown=f"the server counts tokens, but did not answer a prompt of {FEW + 1} words ({told})")
 
 
@@ -111,7 +111,7 @@ def _others(speech: Speech) -> Iterator[tuple[Speech, tuple[str, ...]]]:
             lambda s: replace(s, ignore_eos=False),
         ),
         (
-            "The server refused stream_options: it counts no tokens of streams.",
+            "The server refused stream_options: it is not asked to count the tokens of streams.",
             lambda s: replace(s, stream_usage=False),
         ),
         (
@@ -141,6 +141,12 @@ def _told(scale: Scale) -> str:
         return (
             f"Prompts: common words, by the probes one token each here, beside {scale.base:.0f} "
             "of the template: lengths are exact."
+        )
+    if scale.measured and not scale.whole:
+        return (
+            f"Prompts: common words, by a probe of {FEW} {scale.per_word:.3f} tokens each here. The "
+            f"server did not answer the probe of all words ({scale.refused}), so that lengths are "
+            "near, not exact."
         )
     if scale.measured:
         return (

@@ -40,6 +40,10 @@ class Sample:
     chunks: int = 0
     choices: int = 0
     """That had a token in the stream: one, or as many as `n` asked for."""
+    streamed: bool = False
+    """The answer came as a stream of events."""
+    said_something: bool = False
+    """A whole answer, which was no stream, held text."""
     gaps: list[int] = field(default_factory=list)
 
     status: int = 0
@@ -50,6 +54,17 @@ class Sample:
     input_tokens: int | None = None
     output_tokens: int | None = None
     cached_tokens: int | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """An answer that is whole and held nothing: no text came, and no token was counted.
+
+        A server may count tokens that it does not show; a stream of those has no first token
+        either, so that only a whole answer is taken by the count.
+        """
+        if self.error or self.first_token_ns or self.said_something:
+            return False
+        return self.streamed or not self.output_tokens
 
     @property
     def late_ns(self) -> int | None:

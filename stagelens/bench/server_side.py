@@ -15,6 +15,10 @@ from stagelens.bench.sample import Sample
 from stagelens.bench.stored import PATIENCE_S, wait_for
 
 DOUBT_S = 4.0
+_ENDS_LATE = (
+    "A time below zero says that the record ends after this client had the last byte: the proxy "
+    "stamped its end late, or the spans are of something that does not stamp as Stagelens does."
+)
 _SHOWN = ("ttft", "e2e", "tpot", "prompt", "queue", "prefill", "decode", "deliver")
 
 
@@ -87,6 +91,8 @@ def _reading(
             f"Of that, {_signed(before.p50_ns)} (p50) and {_signed(before.p99_ns)} (p99) passed "
             "between the client's send and the proxy's first byte."
         )
+    if outside.p50_ns is not None and outside.p50_ns < 0:
+        lines.append(_ENDS_LATE)
     lines += [doubt] if doubt else []
     lines.append(
         f"Before the send, {duration(late.p50_ns)} (p50) and {duration(late.p99_ns)} (p99) passed "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any, Literal
@@ -123,6 +124,15 @@ class BenchSettings(BaseModel):
             parse_lengths(text)
         return text
 
+    @field_validator("body")
+    @classmethod
+    def _body(cls, body: dict[str, Any]) -> dict[str, Any]:
+        try:
+            json.dumps(body, allow_nan=False)
+        except (ValueError, TypeError):
+            raise ValueError("it holds what no JSON can (NaN, Infinity, dates)") from None
+        return body
+
     @field_validator("goodput")
     @classmethod
     def _limits(cls, limits: dict[str, float]) -> dict[str, float]:
@@ -142,8 +152,17 @@ class BenchSettings(BaseModel):
             given = [name for name in useless if name in self.model_fields_set]
             if getattr(self, driver) and given:
                 raise ValueError(f"{' and '.join(given)}: a load with {driver} {why}")
+        return self
+
+    @model_validator(mode="after")
+    def _of_another(self) -> BenchSettings:
+        """Settings that need another one."""
         if self.speed != 1 and not self.replay:
             raise ValueError("speed is of a replay")
+        if "burstiness" in self.model_fields_set and self.arrivals != "gamma":
+            raise ValueError("burstiness is of arrivals gamma")
+        if self.think_s and self.turns == "1":
+            raise ValueError("think_s is of conversations: give turns")
         if self.endpoint == "completions" and self.turns != "1":
             raise ValueError("several turns need the chat endpoint")
         return self

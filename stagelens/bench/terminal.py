@@ -7,11 +7,29 @@ from contextlib import contextmanager
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
 from rich.text import Text
 
 from dashboards.models.report import Distribution
-from dashboards.terminal.figures import NARROWEST, FigureRow, figure_table, plain_table
-from dashboards.terminal.text import duration, is_ascii, rate, shown
+from dashboards.terminal.figures import (
+    NAME_CELLS,
+    NARROWEST,
+    TIMES,
+    FigureRow,
+    figure_table,
+    name_cells,
+    plain_table,
+)
+from dashboards.terminal.text import (
+    Unit,
+    duration,
+    in_unit,
+    is_ascii,
+    number,
+    rate,
+    shown,
+    unit_for,
+)
 from stagelens.bench.drive import Driver
 from stagelens.bench.models import BenchResult, Figures, Level, Search, ServerSide
 
@@ -94,15 +112,25 @@ def counts_in_words(level: Level) -> str:
 def rates_in_words(level: Level) -> list[str]:
     """What was sent and answered a second, and within the limits where there are any."""
     rates = (
-        f"{rate(level.offered_per_s)} requests/s sent, {rate(level.done_per_s)}/s answered, "
-        f"{rate(level.input_tokens_per_s)} input and {rate(level.output_tokens_per_s)} output "
-        f"tokens/s, {rate(level.in_flight_mean)} in flight (peak {level.in_flight_peak}), cached "
+        f"{_per_s(level.offered_per_s, ' requests')} sent, {_per_s(level.done_per_s)} answered, "
+        f"{_per_s(level.input_tokens_per_s, ' input tokens')}, "
+        f"{_per_s(level.output_tokens_per_s, ' output tokens')}, "
+        f"{_known(level.in_flight_mean)} in flight (peak {level.in_flight_peak}), cached "
         f"{'unknown' if level.cached_share is None else f'{level.cached_share:.0%}'}"
     )
     lines = [rates]
     if level.good is not None:
-        lines.append(f"{level.good} within the limits: {rate(level.good_per_s)}/s")
+        lines.append(f"{level.good} within the limits: {_per_s(level.good_per_s)}")
     return [*lines, *(f"{kind}: {said}" for kind, said in level.counts.said.items())]
+
+
+def _per_s(value: float | None, what: str = "") -> str:
+    """``2.00 requests/s``, ``2.00/s``; where it is not known, what is not."""
+    return f"{_known(value)}{what}/s" if what or value is not None else "unknown"
+
+
+def _known(value: float | None) -> str:
+    return "unknown" if value is None else rate(value)
 
 
 def server_in_words(side: ServerSide) -> list[str]:
@@ -119,12 +147,33 @@ def _level(level: Level, console: Console) -> None:
     console.print(figure_table("client", rows, max(console.width, NARROWEST)))
     if (server := level.server) is not None:
         made = [_row(NAMES.get(f.measure, f.measure), f) for f in server.figures if f.n]
-        made.append(_row("outside of it", server.outside))
-        if server.before is not None:
-            made.append(_row("- before it", server.before))
         console.print(figure_table("proxy's record", made, max(console.width, NARROWEST)))
+        console.print(_outside_table(server, max(console.width, NARROWEST)))
         for line in server_in_words(server):
             console.print(Text(shown(line, ascii_only=ascii_only)))
+
+
+def _outside_table(side: ServerSide, width: int) -> Table:
+    """What the record does not hold. Alone of all times these may be below zero."""
+    rows = {"outside of it": side.outside, "- before it": side.before}
+    known = {name: one for name, one in rows.items() if one is not None}
+    times = [getattr(one, f"{name}_ns") for one in known.values() for name in TIMES]
+    unit = unit_for(None if ns is None else abs(ns) for ns in times)
+    table = plain_table(width)
+    table.add_column(Text("beside it"), no_wrap=True, min_width=NAME_CELLS, max_width=name_cells(width))
+    for head in ("n", *(f"{name}\n{unit.name}" for name in TIMES)):
+        table.add_column(Text(head), justify="right", no_wrap=True)
+    for name, one in known.items():
+        cells = [
+            ("~" if at in one.weak else "") + signed(getattr(one, f"{at}_ns"), unit) for at in TIMES
+        ]
+        table.add_row(*map(Text, (name, number(one.n), *cells)))
+    return table
+
+
+def signed(ns: float | None, unit: Unit) -> str:
+    """As :func:`in_unit`, of a time that may be below zero."""
+    return f"-{in_unit(-ns, unit)}" if ns is not None and ns < 0 else in_unit(ns, unit)
 
 
 def _row(name: str, one: Figures) -> FigureRow:

@@ -188,6 +188,8 @@ def _with_server_side(
     """
     plain = [level for level, _ in ran.levels]
     assert ran.prepared is not None
+    if not any(samples for _, samples in ran.levels):
+        return plain, note_for("no request was sent.")
     told = not ran.prepared.speech.own_traces or any((where.collector, where.store, where.data_dir))
     try:
         sides = _asked(ran, settings, where, interrupts)

@@ -18,6 +18,7 @@ from stagelens.bench.sample import CLIENT_LIMIT, INTERRUPTED, Sample
 from stagelens.errors import UserError
 from tracer.clock import SystemClock
 
+CONTACT_S = 10.0
 _OURS = {errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL, errno.ENOBUFS, errno.ENOMEM}
 """No socket or port was left on this side: nothing that the server did."""
 
@@ -166,14 +167,16 @@ class Client:
     """Sends requests; a new connection is made whenever none is free."""
 
     def __init__(
-        self, target: Target, clock: SystemClock, timeout_s: float, ca: Path | None = None
-    ) -> None:
-        """``ca``: certificates to trust beside the system's.
+        self, target: Target, clock: SystemClock, timeout_s: float, ca: Path | None = None,
+        contact_s: float = CONTACT_S,
+    ) -> None:  # fmt: skip
+        """``ca``: certificates to trust beside the system's; ``contact_s``: for the first connection.
 
         Raises:
             UserError: ``ca`` holds none.
         """
         self._target, self._clock, self._timeout_s = target, clock, timeout_s
+        self._contact_s, self._reached = contact_s, False
         self._free: list[_Connection] = []
         self._tls = _trusting(ca) if target.tls else None
 
@@ -232,6 +235,24 @@ class Client:
         return await self._made(sample)
 
     async def _made(self, sample: Sample) -> _Connection:
+        """The first connection has a limit of its own: a wrong address or scheme is told soon.
+
+        Later ones may wait in a loaded server's queue, which is its time.
+        """
+        try:
+            async with asyncio.timeout(None if self._reached else self._contact_s) as limit:
+                made = await self._dialled()
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            what = "TLS handshake" if self._tls else "connection"
+            hint = "; does it speak https?" if self._tls else ""
+            raise ConnectionError(f"no {what} within {self._contact_s:g} s{hint}") from None
+        self._reached = True
+        sample.connected_ns = self._clock.mono_ns()
+        return made
+
+    async def _dialled(self) -> _Connection:
         at = self._target
         try:
             _, made = await asyncio.get_running_loop().create_connection(
@@ -242,7 +263,6 @@ class Client:
                 f"its certificate is not trusted ({problem.verify_message}): name one to trust "
                 "with --ca"
             ) from None
-        sample.connected_ns = self._clock.mono_ns()
         return made
 
     async def get(self, request: bytes) -> tuple[int, bytes]:

@@ -39,7 +39,8 @@ FEW = 30
 class Scale:
     """How words become the server's tokens: ``base`` beside them, ``per_word`` for each.
 
-    ``whole``: it was measured with every word. ``unknown``: why it could not be measured.
+    ``whole``: it was measured with every word; ``refused``: what the server said to those else.
+    ``unknown``: why it could not be measured.
     """
 
     base: float = 0.0
@@ -47,6 +48,7 @@ class Scale:
     measured: bool = False
     whole: bool = True
     unknown: str = "the server told no count"
+    refused: str = ""
 
     @property
     def exact(self) -> bool:

@@ -12,8 +12,10 @@ from fastapi import FastAPI, Request
 from fastapi.responses import StreamingResponse
 
 from proxy.recorder import EngineLoad
+from proxy.request.live import CURRENT
 from tests.support.live_server import live_server
 from tracer import semconv
+from tracer.clock import SystemClock
 
 CHUNK = b'data: {"choices":[{"index":0,"delta":{"content":"x"}}]}\n\n'
 ROLE = b'data: {"choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}\n\n'
@@ -98,6 +100,29 @@ async def test_the_callers_trace_is_joined_and_a_bad_header_starts_a_new_one():
     assert roots[1].parent is None
     assert roots[2].parent is None
     assert len({r.context.trace_id for r in roots}) == 3
+
+
+async def test_an_answer_of_a_told_length_ends_with_its_last_byte():
+    """What the application does between that byte and saying that there is no more is not its time."""
+    gate, seen = asyncio.Event(), []
+
+    async def app(_scope, _receive, send):
+        seen.append(CURRENT.get())
+        head = {"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"4")]}
+        await send(head)
+        await send({"type": "http.response.body", "body": b"ab", "more_body": True})
+        await send({"type": "http.response.body", "body": b"cd", "more_body": True})
+        await gate.wait()
+        seen.append(SystemClock().mono_ns())
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async with live_server(mounted(app)) as server, httpx.AsyncClient() as client:
+        answer = await client.post(server.url + PATH, json={})
+        gate.set()
+        await server.sink.wait_for(1)
+    live, opened_mono_ns = seen
+    assert answer.content == b"abcd"
+    assert live.start_mono_ns < live.end_mono_ns < opened_mono_ns
 
 
 def mounted(app) -> FastAPI:

@@ -204,3 +204,10 @@ def test_reasoning_is_a_part_of_the_output():
     used.update({"prompt_tokens": 22118, "completion_tokens": 1970,
                  "completion_tokens_details": {"reasoning_tokens": 956}})  # fmt: skip
     assert (used.input_tokens, used.output, used.reasoning) == (22118, 1970, 956)
+
+
+async def test_a_whole_answers_delivery_is_what_lies_between_its_last_byte_in_and_out():
+    """The upstream's last byte came before the client had it, and not when its end was looked for."""
+    body = json.dumps({"choices": [{"message": {"content": "a"}, "finish_reason": "stop"}]}).encode()
+    root, _ = await roots(Reply([body], content_type="application/json", framing="length"))
+    assert 0 < root["stagelens.stage.deliver_ns"] < root[semconv.E2E_NS]

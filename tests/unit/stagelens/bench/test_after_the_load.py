@@ -23,6 +23,7 @@ from stagelens.bench.sample import Sample
 from stagelens.bench.server_side import server_side
 from stagelens.bench.settings import BenchSettings
 from stagelens.bench.talk import Speech
+from stagelens.bench.terminal import rates_in_words
 from stagelens.bench.whole import Where
 from stagelens.bench.wire import Target
 from stagelens.bench.words import Scale
@@ -87,6 +88,18 @@ async def test_a_source_that_nobody_named_and_nobody_runs_is_no_fault(monkeypatc
     there = Where(collector="http://127.0.0.1:9")
     note = whole._with_server_side(ran, SETTINGS, there, Interrupts())[1]
     assert note == "No server-side figures: there is nothing to read"
+
+
+async def test_a_run_that_was_stopped_before_it_sent_is_not_looked_for(monkeypatch):
+    """No store can hold what was not sent; its rates are unknown, and said to be."""
+    ran = await a_ran()
+    [(level, samples)] = ran.levels
+    samples.clear()
+    source(monkeypatch, AssertionError("nothing is asked"))
+    told = whole._with_server_side(ran, SETTINGS, Where(store="chdb:///x"), Interrupts())
+    assert told == ([level], "No server-side figures: no request was sent.")
+    none = level.model_copy(update={"offered_per_s": None, "done_per_s": None, "in_flight_mean": None})
+    assert rates_in_words(none)[0].startswith("unknown requests/s sent, unknown answered, ")
 
 
 async def test_levels_after_one_that_the_store_does_not_know_are_not_waited_for(monkeypatch):

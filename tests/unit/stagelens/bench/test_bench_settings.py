@@ -42,6 +42,11 @@ URL = "http://127.0.0.1:1"
         ({"rate": [1], "data": "d.json", "input": "9"}, "input: a load with data takes its prompts"),
         ({"rate": [1], "data": "d.json", "prefix_share": 0.5}, "prefix_share: a load with data"),
         ({"replay": "r", "output": "9"}, "output: a load with replay"),
+        ({"rate": [1], "burstiness": 3}, "burstiness is of arrivals gamma"),
+        ({"rate": [1], "arrivals": "constant", "burstiness": 3}, "burstiness is of arrivals gamma"),
+        ({"rate": [1], "think_s": 1}, "think_s is of conversations: give turns"),
+        ({"rate": [1], "body": {"n": [float("nan")]}}, "what no JSON can"),
+        ({"rate": [1], "body": {"n": float("inf")}}, "what no JSON can"),
         ({"concurrency": [2], "arrivals": "gamma"}, "arrivals: a load with concurrency has no schedule"),
     ],
 )
@@ -88,11 +93,38 @@ def test_a_key_is_taken_without_the_line_end_behind_it(monkeypatch):
     """And one that cannot stand in a header is told before anything is sent."""
     monkeypatch.setenv("K", "sk-x\n")
     assert _key("K") == "sk-x"
-    monkeypatch.delenv("K")
-    assert _key("K") is None
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    assert _key("OPENAI_API_KEY") is None
     monkeypatch.setenv("K", "sk\nx: y")
     with pytest.raises(UserError, match="K holds what no key can") as told:
         _key("K")
+    assert told.value.exit_code == 2
+
+
+@pytest.mark.parametrize("value", [None, "", " \n"])
+def test_a_variable_that_was_named_for_the_key_and_holds_none_is_told(monkeypatch, value):
+    """Without the key each request would be refused."""
+    monkeypatch.delenv("NOPE", raising=False)
+    if value is not None:
+        monkeypatch.setenv("NOPE", value)
+    with pytest.raises(UserError, match="--key-env NOPE: the variable is not set") as told:
+        _key("NOPE")
+    assert told.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"rate": "1,,2"}, "rate.1 = ''"),
+        ({"concurrency": "1,"}, "concurrency.1 = ''"),
+        ({"rate": "1", "goodput": "ttft=2", "find_max_goodput": "ttft=1"}, "leave --goodput out"),
+        ({"rate": "1", "body": '{"n": NaN}'}, "what no JSON can"),
+    ],
+)
+def test_an_option_that_would_be_read_otherwise_than_written_is_refused(given, said):
+    """Nothing is dropped in silence."""
+    with pytest.raises(UserError, match=re.escape(said)) as told:
+        make_settings(None, {"url": URL, **given})
     assert told.value.exit_code == 2
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from io import StringIO
+
 import pytest
+from rich.console import Console
 
 from dashboards.errors import UnavailableError
 from dashboards.filters import Filters
@@ -12,6 +15,7 @@ from stagelens.bench.one_clock import SharedClock
 from stagelens.bench.sample import Sample
 from stagelens.bench.server_side import server_side
 from stagelens.bench.stored import all_records, wait_for
+from stagelens.bench.terminal import _outside_table
 from tracer.clock import Anchor
 
 MS = 1_000_000
@@ -134,6 +138,19 @@ def test_records_that_lie_outside_of_their_requests_are_of_no_common_clock(shift
     side = server_side([sample], "r", Stored([record], boot="this"), here())
     assert side.before is None
     assert "the proxy's clock is not this client's, or was set" in " ".join(side.reading)
+
+
+def test_a_record_that_ends_after_its_answer_is_shown_below_zero():
+    """Half a millisecond too long: in the table and in words, and what that means is said."""
+    sample, record = pair(1)
+    record = record.model_copy(update={"e2e_ns": 100 * MS + MS // 2})
+    side = server_side([sample], "r", Stored([record]), None)
+    console = Console(file=StringIO(), width=100)
+    console.print(_outside_table(side, 100))
+    [row] = [line for line in console.file.getvalue().splitlines() if "outside of it" in line]
+    assert row.split()[-1] == "-0.500"
+    assert "-0.500 ms (p50)" in side.reading[0]
+    assert "ends after this client had the last byte" in side.reading[1]
 
 
 def test_a_store_that_cannot_tell_the_trace_leaves_the_address():

@@ -48,13 +48,33 @@ def test_each_name_of_the_assistant_ends_a_turn(tmp_path, name):
     assert [one.output_tokens for one in item.turns] == [10, 64]
 
 
-@pytest.mark.parametrize("length", [True, "9", 0, -1, 2.5, None])
-def test_what_is_no_length_is_not_sent_as_one(tmp_path, length):
-    """The usual length is taken."""
+@pytest.mark.parametrize("name", ["output_tokens", "max_tokens"])
+@pytest.mark.parametrize("length", [True, "12", 0, -5, 2.5, 1e9, float("nan"), [3]])
+def test_what_is_no_length_is_refused_with_its_place(tmp_path, length, name):
+    """Answers of another length would not be as the file says."""
+    file = tmp_path / "d.json"
+    file.write_text(json.dumps([{"prompt": "a"}, {"prompt": "a", name: length}]))
+    with pytest.raises(UserError, match=f"entry 2: {name} .* is no length: write a whole number") as told:
+        read_items(file)
+    assert told.value.exit_code == 2
+
+
+@pytest.mark.parametrize(("length", "meant"), [(None, 64), (12, 12), (12.0, 12)])
+def test_a_length_that_is_given_or_left_open_is_taken(tmp_path, length, meant):
+    """A whole number however it is written; null is none."""
     file = tmp_path / "d.json"
     file.write_text(json.dumps([{"prompt": "a", "output_tokens": length}]))
     [item] = read_items(file)[0]
-    assert (type(item.turns[0].output_tokens), item.turns[0].output_tokens) == (int, 64)
+    assert (type(item.turns[0].output_tokens), item.turns[0].output_tokens) == (int, meant)
+
+
+def test_entries_with_a_blank_prompt_are_left_out_and_counted(tmp_path):
+    """As those with none."""
+    file = tmp_path / "d.json"
+    blank = [{"prompt": " \n"}, {"messages": [{"role": "user", "content": "\t"}]}]
+    file.write_text(json.dumps([*blank, {"prompt": "a"}]))
+    items, skipped = read_items(file)
+    assert (len(items), skipped) == (1, 2)
 
 
 @pytest.mark.parametrize(

@@ -129,3 +129,30 @@ async def test_one_before_the_first_answer_says_that_there_is_nothing():
             "--url", fake.url, "--model", "m", "--rate", "50", *QUICK, interrupt=reached
         )
     assert (code, out, err) == (130, "", "stagelens: stopped before there was anything to tell\n")
+
+
+async def test_a_sigterm_ends_with_what_there_is_too():
+    """As a batch system stops a job: the whole result, and exit code 143."""
+    reached = asyncio.Event()
+    async with hanging_target(reached) as fake:
+        code, out, err = await bench(
+            "--url", fake.url, "--rate", "50", "--format", "json", *QUICK, interrupt=reached,
+            sent=signal.SIGTERM,
+        )  # fmt: skip
+    told = json.loads(out)
+    assert (code, err, told["interrupted"]) == (143, "", True)
+    assert told["levels"][0]["counts"]["ok"] >= 1
+
+
+def test_the_first_signal_that_is_obeyed_gives_the_exit_code():
+    """A shell's Ctrl-C behind a SIGTERM changes nothing; both are as before afterwards."""
+    clock = FakeClock()
+    before = signal.getsignal(signal.SIGTERM)
+    with Interrupts(clock) as interrupts:
+        interrupts.then(interrupts.keep)
+        signal.raise_signal(signal.SIGTERM)
+        clock.advance(1)
+        with pytest.raises(KeyboardInterrupt):
+            press()
+    assert interrupts.exit_code == 143
+    assert signal.getsignal(signal.SIGTERM) is before

@@ -150,8 +150,9 @@ async def test_turns_follow_each_other_with_the_real_answers_between():
     """The second request holds the first prompt, the server's answer and the next prompt."""
     async with load_target() as fake:
         driver, client = driver_for(
-            fake, Plan(iter([talk("one two", "three", output=2)]), iter([0.0])), rate=1, think_s=0.05
-        )
+            fake, Plan(iter([talk("one two", "three", output=2)]), iter([0.0])), rate=1, turns="2",
+            think_s=0.05,
+        )  # fmt: skip
         await driver.run()
         await client.close()
     first, second = (json.loads(asked.body)["messages"] for asked in fake.requests)

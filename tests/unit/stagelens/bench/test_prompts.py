@@ -153,6 +153,7 @@ async def test_a_context_too_short_for_every_word_gets_a_shorter_probe():
     async with load_target(script) as fake:
         made = await prepared(fake)
     assert (made.scale.per_word, made.scale.exact) == (1.0, False)
+    assert 'did not answer the probe of all words (http_400: {"error":"too long"})' in made.notes[-1]
     assert "near, not exact" in made.notes[-1]
 
 
@@ -215,10 +216,11 @@ async def test_what_a_server_refuses_is_left_out_and_said():
 @pytest.mark.parametrize(
     ("field", "note"),
     [
-        ("stream_options", "The server refused stream_options: it counts no tokens of streams."),
+        ("stream_options",
+         "The server refused stream_options: it is not asked to count the tokens of streams."),
         ("max_tokens", "The server refused max_tokens: it is sent max_completion_tokens."),
     ],
-)
+)  # fmt: skip
 async def test_only_what_was_refused_is_said_to_be(field, note):
     """The fields that it takes are sent on."""
     def script(asked):

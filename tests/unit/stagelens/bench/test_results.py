@@ -21,7 +21,8 @@ MS = 1_000_000
 
 
 async def bench(
-    *options: str, interrupt: asyncio.Event | None = None, presses: int = 1
+    *options: str, interrupt: asyncio.Event | None = None, presses: int = 1,
+    sent: signal.Signals = signal.SIGINT,
 ) -> tuple[int, str, str]:
     """Exit code, standard output, standard error."""
     made = await asyncio.create_subprocess_exec(
@@ -31,7 +32,7 @@ async def bench(
     if interrupt is not None:
         await interrupt.wait()
         for _ in range(presses):
-            made.send_signal(signal.SIGINT)
+            made.send_signal(sent)
     out, err = await asyncio.wait_for(made.communicate(), 60)
     return made.returncode or 0, out.decode(), err.decode()
 
@@ -193,3 +194,16 @@ async def test_a_result_that_cannot_be_written_is_shown_instead():
     assert json.loads(out)["levels"][0]["counts"]["ok"] == 3
     assert "--out /dev/full could not be written (No space left on device)" in err
     assert code == 1
+
+
+async def test_a_result_that_standard_output_does_not_take_is_one_line():
+    """Exit code 1 as for `--out`, and no traceback."""
+    async with load_target(answer) as fake:
+        made = await asyncio.create_subprocess_shell(
+            f"{sys.executable} -m stagelens bench --url {fake.url} --rate 50 --requests 3 "
+            f"--format json {' '.join(QUICK)} >/dev/full",
+            stderr=subprocess.PIPE,
+        )
+        _, err = await asyncio.wait_for(made.communicate(), 60)
+    assert made.returncode == 1
+    assert err == b"stagelens: error: standard output could not be written (No space left on device)\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 from pathlib import Path
 
@@ -66,3 +67,22 @@ def test_a_ca_file_that_is_none_is_a_mistake(tmp_path, made, said):
     with pytest.raises(UserError, match=said) as told:
         Client(Target.parse("https://127.0.0.1:9"), CLOCK, 1.0, path)
     assert told.value.exit_code == 2
+
+
+async def test_a_server_that_speaks_no_tls_and_says_nothing_is_told_soon():
+    """Plain HTTP waits for a request as long as TLS waits for its answer."""
+    left = asyncio.Event()
+
+    async def silent(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await left.wait()
+        writer.close()
+
+    async with await asyncio.start_server(silent, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        client = Client(Target.parse(f"https://127.0.0.1:{port}"), CLOCK, 600.0, contact_s=0.2)
+        try:
+            with pytest.raises(ConnectionError, match=r"no TLS handshake within 0\.2 s; does it speak https"):
+                await client.get(b"GET / HTTP/1.1\r\n\r\n")
+        finally:
+            left.set()
+            await client.close()
