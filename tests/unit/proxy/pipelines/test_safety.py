@@ -178,7 +178,7 @@ async def test_tool_rounds_are_shown_where_the_settings_say_so():
     )  # fmt: skip
     shown = [c["stagelens"] for c in chunks(answer) if "stagelens" in c]
     assert shown == [{"tool": "add", "id": "c0", "status": "ok"}]
-    assert text_of(answer) == "Hm.up it is"
+    assert text_of(answer) == "Hm.\n\nup it is"
 
 
 async def test_text_streams_to_the_client_while_the_tools_still_run():

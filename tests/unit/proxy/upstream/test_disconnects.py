@@ -139,8 +139,9 @@ async def test_cancelled_requests_use_up_no_connections():
                 *(client.post(proxy.url + CHAT, json={"stream": True}) for _ in range(10))
             )
         roots = await proxy.sink.wait_for(200)
+        while [r[semconv.STATUS] for r in roots].count("ok") < 10:  # they may be the last to be recorded
+            roots = await proxy.sink.wait_for(len(roots) + 1)
     assert [a.status_code for a in answers] == [200] * 10
-    assert [r[semconv.STATUS] for r in roots].count("ok") >= 10
 
 
 async def test_an_upstream_that_is_not_there_is_a_502_and_a_silent_one_a_504():

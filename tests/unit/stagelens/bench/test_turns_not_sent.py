@@ -43,7 +43,7 @@ async def test_no_turn_begins_after_the_measured_time():
         await client.close()
     assert {one.turn for one in driver.samples} == {0}
     assert driver.turns_late == 2 * len(driver.samples)
-    assert f"{driver.turns_late} planned turns not sent, as they would have begun after" in told(driver)
+    assert f"{driver.turns_late:,} planned turns not sent, as they would have begun after" in told(driver)
 
 
 async def test_a_closed_loop_on_a_server_that_refuses_all_says_what_its_count_is():
