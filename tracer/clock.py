@@ -66,6 +66,11 @@ class Anchor:
             tries.append((after - before, cls((before + after) // 2, unix_ns)))
         return min(tries, key=lambda one: one[0])[1]
 
+    @property
+    def offset_ns(self) -> int:
+        """The wall time at the monotonic clock's zero."""
+        return self.unix_ns - self.mono_ns
+
     def to_unix_ns(self, mono_ns: int) -> int:
         """The wall time of a monotonic stamp; differences are kept exactly."""
         return self.unix_ns + (mono_ns - self.mono_ns)

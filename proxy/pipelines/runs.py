@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -37,6 +38,15 @@ class Trace:
     def traceparent(self) -> str:
         """W3C Trace Context, version 00."""
         return f"00-{self.trace_id:032x}-{self.span_id:016x}-{self.flags:02x}"
+
+    @contextmanager
+    def timed(self, name: str, clock: Clock) -> Iterator[None]:
+        """Note under ``name`` how long the work inside took, ns, also where it fails."""
+        began = clock.mono_ns()
+        try:
+            yield
+        finally:
+            self.notes[name] = clock.mono_ns() - began
 
 
 class Runs:

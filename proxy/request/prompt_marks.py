@@ -14,6 +14,7 @@ import re
 from array import array
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
+from itertools import takewhile
 
 BYTES_PER_TOKEN = 4
 """Of an id of the engine's; of text it is about that."""
@@ -25,8 +26,13 @@ _BEGINS = re.compile(rb'"(?:tools|system|instructions|messages|prompt|input)"\s*
 
 def places() -> Iterator[int]:
     """Where marks are, in bytes."""
+    return takewhile(lambda at: at <= LIMIT, endless_places())
+
+
+def endless_places() -> Iterator[int]:
+    """Where marks would be if no prompt were too long."""
     at = 0
-    while at < LIMIT:
+    while True:
         # an eighth of the power of two that is reached, and a usual cache block at least
         at += max(16 * BYTES_PER_TOKEN, (1 << at.bit_length() >> 1) // 8)
         yield at

@@ -9,24 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from dashboards.models.records import Record
+from proxy.request.prompt_marks import BYTES_PER_TOKEN, TOKENS, endless_places
 from stagelens.bench.words import Scale
 
 HALF_BLOCK = 8
 """Half of the 16 tokens of a usual cache block: caches find whole blocks of equal tokens, so
 half a block more in common changes nothing, and takes up what the template puts behind."""
 DIGITS = 8
-TOKENS = "t"
 
 
 def places(count: int) -> list[int]:
     """Tokens before each of the first ``count`` marks, as the proxy sets them."""
-    made, at = [], 0
-    for _ in range(count):
-        at += max(16, (1 << at.bit_length() >> 1) // 8)
-        made.append(at)
-    return made
+    return [at // BYTES_PER_TOKEN for at in islice(endless_places(), count)]
 
 
 def keys_of(marks: str) -> list[str]:

@@ -80,7 +80,7 @@ class Runtime:
     offset_ns: int = 0
 
     def __post_init__(self) -> None:
-        self.offset_ns = self.anchor.unix_ns - self.anchor.mono_ns
+        self.offset_ns = self.anchor.offset_ns
 
     def place(self, mono_ns: int) -> None:
         """Tie the clocks anew where the wall clock has left the anchor: a host that slept, a step.
@@ -89,8 +89,7 @@ class Runtime:
         """
         drift = self.clock.unix_ns() - mono_ns - self.offset_ns
         if not -STEP_NS < drift < STEP_NS:  # or the thread lost its core since mono_ns was read
-            now = Anchor.take(self.clock)
-            self.offset_ns = now.unix_ns - now.mono_ns
+            self.offset_ns = Anchor.take(self.clock).offset_ns
 
     def fault(self) -> None:
         """A fault of ours: counted, told at a limited rate, and never the application's.

@@ -29,13 +29,10 @@ class FunctionRetriever:
 
     async def find(self, query: str, trace: Trace) -> list[Document]:
         function = self._function if inspect.iscoroutinefunction(self._function) else self._whole
-        began = self._clock.mono_ns()
-        try:
+        with trace.timed(semconv.SEARCH_NS, self._clock):
             found = await self._callables.call(function, query, self.top_k)
             if isinstance(found, Iterator):  # a coroutine's: its work is done in a thread too
                 found = await self._callables.call(_taken, found, self.top_k)
-        finally:
-            trace.notes[semconv.SEARCH_NS] = self._clock.mono_ns() - began
         made = documents_of(found, trace, self.top_k)
         if sum(len(one.text.encode()) for one in made) > self._most:
             raise StageProblem("result_too_large", f"the texts are longer than {self._most} bytes")

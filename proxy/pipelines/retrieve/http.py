@@ -29,11 +29,8 @@ class SearchRetriever:
         given = self._settings
         body = {**given.body, given.query_field: query, given.top_k_field: given.top_k}
         headers = {**self._headers, "traceparent": trace.traceparent}
-        began = self._clock.mono_ns()
-        try:
+        with trace.timed(semconv.SEARCH_NS, self._clock):
             answer = await self._web.ask("POST", given.url, headers, body, given.max_bytes)
-        finally:
-            trace.notes[semconv.SEARCH_NS] = self._clock.mono_ns() - began
         try:
             parsed = json.loads(answer)
         except (ValueError, RecursionError):

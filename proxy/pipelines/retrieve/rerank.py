@@ -38,13 +38,11 @@ class Reranked:
         body = {"model": self._settings.model, "query": query, "top_n": self.top_k,
                 "documents": [one.text for one in found]}  # fmt: skip
         headers = {**self._headers, "traceparent": trace.traceparent}
-        began = self._clock.mono_ns()
-        try:
-            answer = await self._web.ask("POST", self._settings.url, headers, body, MOST_BYTES)
-        except StageProblem as problem:
-            raise StageProblem(problem.kind, f"its reranker: {problem.text}") from None
-        finally:
-            trace.notes[semconv.RERANK_NS] = self._clock.mono_ns() - began
+        with trace.timed(semconv.RERANK_NS, self._clock):
+            try:
+                answer = await self._web.ask("POST", self._settings.url, headers, body, MOST_BYTES)
+            except StageProblem as problem:
+                raise StageProblem(problem.kind, f"its reranker: {problem.text}") from None
         return [found[place] for place in _order(answer, len(found))][: self.top_k]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import unquote
@@ -216,38 +217,39 @@ class _Writer:
         return self._unsent_of[id(schema)][1]
 
     def _read_only(self, schema: Any) -> bool:  # noqa: ANN401
-        left, seen = [schema], set()
-        while left:
-            one = left.pop()
-            if not isinstance(one, dict) or id(one) in seen:
-                continue
-            seen.add(id(one))
-            if one.get("readOnly") is True:
-                return True
-            left += _list(one.get("allOf"))
+        def beside(one: dict[str, Any]) -> Iterator[Any]:
+            yield from _list(one.get("allOf"))
             if isinstance(reference := one.get("$ref"), str):
-                left.append(found(self._document, reference))
-        return False
+                yield found(self._document, reference)
+
+        return any(one.get("readOnly") is True for one in _reached(schema, beside))
 
 
-def _in_place(schema: Any) -> set[str]:  # noqa: ANN401
-    """The references of a schema that are of the same value as it."""
-    made: set[str] = set()
+def _reached(schema: Any, inner: Callable[[dict[str, Any]], Iterable[Any]]) -> Iterator[dict[str, Any]]:  # noqa: ANN401
+    """``schema`` and all schemas that ``inner`` leads to from it, each once."""
     left, seen = [schema], set()
     while left:
         one = left.pop()
         if not isinstance(one, dict) or id(one) in seen:
             continue
         seen.add(id(one))
-        if isinstance(one.get("$ref"), str):
-            made.add(one["$ref"])
-        for key in _IN_PLACE & one.keys():
-            inner = one[key]
-            if key in _MAPS and isinstance(inner, dict):
-                left += inner.values()
-            else:
-                left += inner if isinstance(inner, list) else [inner]
-    return made
+        yield one
+        left += inner(one)
+
+
+def _in_place(schema: Any) -> set[str]:  # noqa: ANN401
+    """The references of a schema that are of the same value as it."""
+    parts = _reached(schema, _of_the_same_value)
+    return {one["$ref"] for one in parts if isinstance(one.get("$ref"), str)}
+
+
+def _of_the_same_value(one: dict[str, Any]) -> Iterator[Any]:
+    for key in _IN_PLACE & one.keys():
+        inner = one[key]
+        if key in _MAPS and isinstance(inner, dict):
+            yield from inner.values()
+        else:
+            yield from inner if isinstance(inner, list) else [inner]
 
 
 def _list(value: Any) -> list[Any]:  # noqa: ANN401
