@@ -59,11 +59,13 @@ def unit_for(values_ns: Iterable[float | None]) -> Unit:
 def in_unit(ns: float | None, unit: Unit) -> str:
     """``ns`` in ``unit``, three digits or more; a small time is never shown as 0.
 
-    At most seven cells whatever ``ns`` is, or the columns beside it would have none: from a
-    million on in powers of ten.
+    At most seven cells whatever ``ns`` is, and one for a sign, or the columns beside it would have
+    none: from a million on in powers of ten.
     """
     if ns is None:
         return NO_DATA
+    if ns < 0:
+        return f"-{in_unit(-ns, unit)}"
     value = ns / unit.ns
     if value == 0:
         return "0"

@@ -21,7 +21,6 @@ from dashboards.terminal.figures import (
     plain_table,
 )
 from dashboards.terminal.text import (
-    Unit,
     duration,
     in_unit,
     is_ascii,
@@ -165,15 +164,10 @@ def _outside_table(side: ServerSide, width: int) -> Table:
         table.add_column(Text(head), justify="right", no_wrap=True)
     for name, one in known.items():
         cells = [
-            ("~" if at in one.weak else "") + signed(getattr(one, f"{at}_ns"), unit) for at in TIMES
+            ("~" if at in one.weak else "") + in_unit(getattr(one, f"{at}_ns"), unit) for at in TIMES
         ]
         table.add_row(*map(Text, (name, number(one.n), *cells)))
     return table
-
-
-def signed(ns: float | None, unit: Unit) -> str:
-    """As :func:`in_unit`, of a time that may be below zero."""
-    return f"-{in_unit(-ns, unit)}" if ns is not None and ns < 0 else in_unit(ns, unit)
 
 
 def _row(name: str, one: Figures) -> FigureRow:
