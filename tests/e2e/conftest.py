@@ -70,6 +70,17 @@ class Served:
             time.sleep(0.2)
 
 
+def stored_in(served: Served) -> list[dict[str, object]]:
+    """The requests in the store of a server that has ended."""
+    made = subprocess.run(
+        [sys.executable, "-m", "stagelens", "requests", "--store",
+         f"chdb://{served.data_dir}/store", "--format", "json"],
+        check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    found: list[dict[str, object]] = json.loads(made.stdout)["requests"]
+    return found
+
+
 def start_server(
     folder: Path, model: Path, *flags: str, config: Path | None = None
 ) -> Served:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -17,7 +21,8 @@ from proxy.pipelines.retrieve.rerank import Reranked
 from proxy.pipelines.runs import Trace
 from proxy.pipelines.settings import PythonRetriever, Rerank
 from proxy.pipelines.web import Web
-from tests.e2e.conftest import MODEL, Served, start_server, stop_server
+from tests.e2e.conftest import MODEL, Served, start_server, stop_server, stored_in
+from tests.support.processes import descendants
 from tracer import semconv
 from tracer.clock import SystemClock
 
@@ -31,7 +36,8 @@ def served(tiny_model, tmp_path_factory) -> Iterator[Served]:
         tmp_path_factory.mktemp("embeddings"), tiny_model, "--runner", "pooling", "--convert", "embed"
     )
     yield one
-    assert stop_server(one) == 0
+    if one.process.returncode != -signal.SIGKILL:  # the last test kills it: an engine takes long to start
+        assert stop_server(one) == 0
 
 
 def post(served: Served, path: str, run: str, **body: object) -> httpx.Response:
@@ -106,3 +112,19 @@ async def test_documents_are_reranked_by_it(served: Served):
         await web.close()
     assert [one.text for one in found] == [texts[one["index"]] for one in best]
     assert trace.notes[semconv.RERANK_NS] > 0
+
+
+def test_a_killed_proxy_leaves_no_process_behind_and_its_finished_records_are_stored(served: Served):
+    """kill -9 of the proxy: the engine's processes and the collector end, the store is whole."""
+    assert post(served, "/v1/embeddings", "last", input="one").status_code == 200
+    [seen] = served.stored(1, run="last", operation="embeddings")
+    below = descendants(served.process.pid)
+    assert served.engine_core_pid() in below
+    os.kill(served.process.pid, signal.SIGKILL)
+    served.process.wait(10)
+    give_up = time.monotonic() + 30
+    while alive := {p for p in below if Path(f"/proc/{p}/exe").exists()}:
+        names = {p: Path(f"/proc/{p}/cmdline").read_bytes()[:80] for p in alive}
+        assert time.monotonic() < give_up, f"still there: {names}"
+        time.sleep(0.1)
+    assert [r["trace_id"] for r in stored_in(served)].count(seen.trace_id) == 1

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,7 +15,8 @@ import httpx
 import pytest
 
 from dashboards.models.trace import Trace
-from tests.e2e.conftest import MODEL, Served, start_server, stop_server
+from tests.e2e.conftest import MODEL, Served, start_server, stop_server, stored_in
+from tests.support import raw_client
 from tests.support.live_mcp import COMMAND, live_mcp
 from tests.support.slow_api import slow_api
 
@@ -67,7 +71,8 @@ def served(tiny_model, tmp_path_factory) -> Iterator[tuple[Served, list[str]]]:
                           "--collection", "tales")  # fmt: skip
         assert [d["chunks"] for d in added["documents"]] == [1, 1]
         yield one, parents
-        assert stop_server(one) == 0
+        if one.process.poll() is None:  # the last test ends it: an engine takes long to start
+            assert stop_server(one) == 0
 
 
 def documents(served: Served, *arguments: str) -> dict[str, object]:
@@ -156,3 +161,33 @@ def test_documents_are_listed_and_removed_while_the_server_runs(served):
     assert documents(server, "remove", "--all", "--collection", "more") == {
         "documents": 1, "chunks": 1,
     }  # fmt: skip
+
+
+def test_a_killed_engine_leaves_error_records_and_exit_code_1(served):
+    """kill -9 of the engine core with requests in flight: one error record each, exit 1."""
+    server, _ = served
+    log = server.data_dir.parent / "serve.log"
+    long = {"model": MODEL, "messages": [{"role": "user", "content": "x"}], "max_tokens": 900,
+            "ignore_eos": True}  # fmt: skip
+
+    async def load() -> list[raw_client.Seen]:
+        asked = [raw_client.post(server.port, "/v1/chat/completions", {**long, "stream": streams})
+                 for streams in (True, False)]  # fmt: skip
+        tasks = [asyncio.create_task(one) for one in asked]
+        await asyncio.sleep(1.0)
+        os.kill(server.engine_core_pid(), signal.SIGKILL)
+        return await asyncio.gather(*tasks)
+
+    streamed, plain = asyncio.run(load())
+    assert server.process.wait(60) == 1
+    assert plain.status == 500
+    assert b"EngineDeadError" in plain.body or b"EngineCore" in plain.body
+    assert b"has no attribute" not in plain.body
+    assert b'"error"' in streamed.body
+    said = log.read_text()
+    assert "the engine died" in said
+    assert "Traceback" not in said
+    ids = {streamed.trace_id, plain.trace_id}
+    found = [r for r in stored_in(server) if r["trace_id"] in ids]
+    assert len(ids) == 2
+    assert [r["status"] for r in found] == ["error", "error"]

@@ -19,13 +19,32 @@ function layout(more) {
   };
 }
 
+let loading = null;
+
+// Plotly's bundle is larger than all else of the page: the first view with a chart fetches it, beside its figures, and
+// no figure waits for it. What could not be fetched is fetched again by the next view.
+export function library() {
+  loading ??= new Promise((loaded, failed) => {
+    const script = document.createElement("script");
+    script.src = "/web/plotly.min.js";
+    script.onload = () => loaded(globalThis.Plotly);
+    script.onerror = () => {
+      loading = null;
+      script.remove();
+      failed(new Error("This chart could not be drawn: its library did not come. The figures in tables need none."));
+    };
+    document.head.append(script);
+  });
+  return loading;
+}
+
 export function chart(label, traces, more, tall = false) {
   const place = el("div", { class: tall ? "chart tall" : "chart", role: "img", "aria-label": label });
-  const draw = () => {
-    if (!place.isConnected) return requestAnimationFrame(draw);  // plotly measures where it draws
-    return Plotly.newPlot(place, traces(colour), layout(more), { displayModeBar: false, responsive: true });
-  };
-  requestAnimationFrame(draw);
+  const draw = (plotly) => requestAnimationFrame(() => {
+    if (!place.isConnected) return draw(plotly);  // plotly measures where it draws
+    return plotly.newPlot(place, traces(colour), layout(more), { displayModeBar: false, responsive: true });
+  });
+  library().then(draw, (problem) => place.replaceWith(el("p", { class: "bad", role: "alert" }, problem.message)));
   return place;
 }
 

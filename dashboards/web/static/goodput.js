@@ -1,7 +1,7 @@
 // Goodput under limits, and throughput against latency at each concurrency.
 
 import { ask, link } from "./api.js";
-import { levels } from "./charts.js";
+import { levels, library } from "./charts.js";
 import { count, el, fixed, many, share, table, time } from "./dom.js";
 import { late, nothing } from "./overview.js";
 import { told } from "./why.js";
@@ -43,7 +43,7 @@ export async function goodput() {
     late("Throughput against latency", ask("/throughput"), throughput),
   ];
   const parts = [form, ...sections];
-  parts.rest = Promise.all(sections.map((section) => section.done));
+  parts.rest = Promise.all([...sections.map((section) => section.done), library().catch(() => null)]);
   return parts;
 }
 

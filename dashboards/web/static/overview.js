@@ -2,7 +2,7 @@
 // those of the requests themselves after them where the requests are not too many.
 
 import { FILTERS, ask, link } from "./api.js";
-import { heat, percentiles, rates, throughput, traffic } from "./charts.js";
+import { heat, library, percentiles, rates, throughput, traffic } from "./charts.js";
 import { goodputLine, limits } from "./goodput.js";
 import { STAGES, bounds, count, el, fixed, many, share, stack, svg, table, time, when } from "./dom.js";
 
@@ -138,7 +138,7 @@ export async function overview() {
   ];
   const good = late("Goodput", series.catch(() => null).then(() => ask("/goodput", limits())), goodputLine);
   const parts = [head, reading, good, el("h2", {}, "Where the time goes"), figures, ...sections];
-  parts.rest = Promise.all([reading, good, ...sections].map((section) => section.done));
+  parts.rest = Promise.all([...[reading, good, ...sections].map((section) => section.done), library().catch(() => null)]);
   return parts;
 }
 

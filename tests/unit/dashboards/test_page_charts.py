@@ -123,3 +123,29 @@ def test_the_labels_of_the_heat_map_are_those_of_the_report(tab, url):
     tab.wait_for_selector(".chart .main-svg")
     labels = tab.locator(".chart").nth(5).locator(".ytick text").all_text_contents()
     assert labels == ["0.01", "0.1", "1", "10"]
+
+
+def test_figures_do_not_wait_for_the_charts_library(tab, url):
+    """While it is on its way all figures are there; where it never comes that is said in each place."""
+    held: list[object] = []
+    tab.route("**/plotly.min.js", lambda route: held.append(route))  # noqa: PLW0108  # a method of a list holds no marks
+    tab.goto(f"{url}/?model=two")
+    tab.locator("tbody th", has_text="decode").wait_for()
+    tab.locator(".chart").nth(5).wait_for(state="attached")
+    assert tab.locator(".main-svg").count() == 0
+    held[0].fulfill(status=404)  # type: ignore[attr-defined]
+    tab.get_by_text("This chart could not be drawn").nth(5).wait_for()
+    tab.wait_for_selector("main:not([aria-busy])")
+    assert "is shown in part" in tab.locator("#told").inner_text()
+    tab.unroute("**/plotly.min.js")
+    tab.get_by_role("link", name="Goodput", exact=True).click()
+    tab.locator(".chart .main-svg").first.wait_for()
+
+
+def test_views_without_charts_fetch_no_library_for_them(tab, url):
+    """It is fifty times as long as the page itself."""
+    asked: list[str] = []
+    tab.on("request", lambda request: asked.append(request.url.rpartition("/")[2]))
+    shown(tab, url, view="requests", model="two")
+    assert "app.js" in asked
+    assert "plotly.min.js" not in asked

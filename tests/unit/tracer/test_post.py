@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+import trustme
 
 from tracer.post import Poster, Verdict
 
@@ -95,7 +96,6 @@ def test_a_compressed_body_says_so():
 
 def test_tls_is_checked_against_the_given_authority_and_shows_our_own_certificate():
     """Without the authority it is not sent; with it, and with the client's certificate, it is."""
-    trustme = pytest.importorskip("trustme")
     authority = trustme.CA()
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("127.0.0.1").configure_cert(server)

@@ -7,13 +7,12 @@ import ssl
 from pathlib import Path
 
 import pytest
+import trustme
 
 from stagelens.bench.wire import Client, Target
 from stagelens.errors import UserError
 from tests.support.load_target import CLOCK, load_target
 from tests.unit.stagelens.bench.test_results import QUICK, bench
-
-trustme = pytest.importorskip("trustme")
 
 
 @pytest.fixture(scope="module")

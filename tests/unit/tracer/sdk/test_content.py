@@ -7,6 +7,7 @@ import tracemalloc
 import uuid
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -53,11 +54,10 @@ def test_a_long_value_is_measured_without_writing_it_out():
 
 def test_what_has_too_many_parts_or_hides_them_has_no_size():
     """A million numbers, an array, a list that holds itself: none, and no time is spent on it."""
-    numpy = pytest.importorskip("numpy")
     itself: list[object] = []
     itself.append(itself)
     many = list(range(MOST_PARTS + 1))
-    for value in (many, {"x": many}, numpy.zeros(3), {"x": numpy.zeros(3)}, itself):
+    for value in (many, {"x": many}, np.zeros(3), {"x": np.zeros(3)}, itself):
         assert size_of(value) is None
 
     @tracer.tool
@@ -79,13 +79,12 @@ def documents_of(found: object) -> list[dict[str, object]]:
 
 def test_ids_and_scores_are_read_in_the_kinds_that_libraries_give():
     """numpy's numbers of FAISS and sentence-transformers, UUIDs, Elasticsearch's names, pairs."""
-    numpy = pytest.importorskip("numpy")
     one = uuid.UUID(int=7)
     assert documents_of([
-        {"id": numpy.int64(3), "score": numpy.float32(0.5)},
+        {"id": np.int64(3), "score": np.float32(0.5)},
         SimpleNamespace(id=one, score=1),
         {"_id": "e", "_score": 2.5},
-        (numpy.int64(4), numpy.float32(0.25)),
+        (np.int64(4), np.float32(0.25)),
         ({"id": "p"}, 0.75),
         ("a text is no id", 0.5),
     ]) == [

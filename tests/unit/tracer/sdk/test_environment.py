@@ -7,6 +7,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+import trustme
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from tests.unit.tracer.sdk.test_configure import run
@@ -137,7 +138,6 @@ def test_a_header_that_cannot_be_sent_is_one_sentence_without_its_value(value):
 
 def test_certificates_are_read_and_one_that_cannot_be_is_an_error(monkeypatch, tmp_path):
     """Nothing would arrive with the wrong one."""
-    trustme = pytest.importorskip("trustme")
     authority = trustme.CA()
     authority.cert_pem.write_to_path(tmp_path / "ca.pem")
     authority.issue_cert("me@test").private_key_and_cert_chain_pem.write_to_path(tmp_path / "own.pem")

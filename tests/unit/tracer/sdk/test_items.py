@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+import anthropic
+import openai
 import pytest
 from pydantic import TypeAdapter
 
@@ -70,8 +72,7 @@ def test_events_are_tokens_only_where_something_was_generated(event, carries, te
 
 def test_the_clients_own_objects_are_read_as_their_dictionaries_are():
     """Anthropic's events as its client makes them."""
-    types = pytest.importorskip("anthropic.types")
-    made = TypeAdapter(types.RawMessageStreamEvent)
+    made = TypeAdapter(anthropic.types.RawMessageStreamEvent)
     for event, carries, text in MESSAGES:
         one = made.validate_python(event)
         assert (carries_of(one), piece_of(one)) == (carries, text)
@@ -79,8 +80,7 @@ def test_the_clients_own_objects_are_read_as_their_dictionaries_are():
 
 def test_openais_response_events_are_read_as_objects_too():
     """As its client makes them."""
-    types = pytest.importorskip("openai.types.responses")
-    one = types.ResponseTextDeltaEvent.construct(**response("output_text.delta", delta="Hi"))
+    one = openai.types.responses.ResponseTextDeltaEvent.construct(**response("output_text.delta", delta="Hi"))
     assert (carries_of(one), piece_of(one)) == (ANSWER, "Hi")
 
 
