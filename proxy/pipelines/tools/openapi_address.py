@@ -59,7 +59,8 @@ def address(base: str, operation: Operation, arguments: dict[str, Any]) -> tuple
     # two arguments of one part may make up what none of them is
     if any(part in (".", "..") for part in path.split("/")):
         raise StageProblem("bad_arguments", "an argument of the path may not be dots alone")
-    url = base.rstrip("/") + path + ("?" + "&".join(query) if query else "")
+    begins = "&" if "?" in operation.path else "?"  # some documents write a query into the path
+    url = base.rstrip("/") + path + (begins + "&".join(query) if query else "")
     return url, arguments.get("body")
 
 

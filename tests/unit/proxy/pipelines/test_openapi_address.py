@@ -261,3 +261,10 @@ async def test_an_answer_is_told_in_its_own_characters_or_by_its_kind(
     async with served(tmp_path, document("/a", []), reply) as (_, tool):
         assert await run(tool, "{}") == text
 
+
+
+def test_a_query_that_stands_in_the_path_is_gone_on_with():
+    """No document may write so; some do."""
+    one = {"name": "q", "in": "query", "schema": {}}
+    made = dict(operations(document("/a?kind=x", [one])))["o"]
+    assert address("http://h", made, {"q": "?"})[0] == "http://h/a?kind=x&q=%3F"
