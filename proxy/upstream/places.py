@@ -10,6 +10,7 @@ from proxy.stream.sse import BOM
 _MARKS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"(?P<named>[ \t\r\n]*:)?|["{}\[\]]', re.DOTALL)
 """Strings, with the colon that makes one a key; brackets; and a string whose end is not there."""
 _SPACE = re.compile(rb"[ \t\r\n]*")
+_BEHIND = frozenset(" \t\r\n,}]")
 LONGEST = 4096
 """Bytes of a value that are looked at."""
 
@@ -51,8 +52,8 @@ def value_at(data: bytes, at: int) -> tuple[object, int] | None:
         value, end = json.JSONDecoder().raw_decode(text)
     except (ValueError, RecursionError):
         return None
-    if end == len(text) and not isinstance(value, str | list | dict):
-        return None  # a number may go on
+    if not isinstance(value, str | list | dict) and text[end : end + 1] not in _BEHIND:
+        return None  # a number may go on, and one cut at its exponent reads as a shorter one
     return value, at + len(text[:end].encode("utf-8", "surrogateescape"))
 
 

@@ -51,6 +51,12 @@ def test_of_a_part_no_more_is_found_than_of_the_whole(body, data):
             assert value[0] == body[key]
 
 
+@pytest.mark.parametrize("cut", ["1", "1e", "1e+", "1.", "-", "-1", "tru", "12e3"])
+def test_a_number_or_word_that_is_cut_off_has_no_value(cut):
+    """``1e`` is not 1: the rest of it is not known."""
+    assert value_at(cut.encode(), 0) is None
+
+
 @given(st.binary(max_size=60))
 def test_no_bytes_can_make_the_search_raise(data):
     """Bodies are the clients'."""
