@@ -42,6 +42,8 @@ class Answer:
         one.status, one.head_ns = status, now_ns
         if told := headers.get(b"x-stagelens-trace-id"):
             one.trace_id = told.decode("latin-1")
+        if (wait := headers.get(b"retry-after", b"")).isdigit():
+            one.retry_after_s = float(wait[:9])
         kind = headers.get(b"content-type", b"").lower()
         well = 200 <= status < 300
         self._sse = well and b"text/event-stream" in kind

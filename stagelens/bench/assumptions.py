@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 from dashboards.times import many
@@ -38,7 +39,7 @@ def assumptions(
     """One sentence each: load, lengths, prefixes, warm-up, clocks, and what spoils them."""
     return (
         _load(settings), _lengths(settings), *notes, *_prefixes(settings), *_primers(levels),
-        _warmup(settings),
+        _warmup(settings), *_search(settings),
         _CLOCKS, *_choices(settings), _SEED.format(settings.seed),
         *_doubts(levels),
     )  # fmt: skip
@@ -80,10 +81,10 @@ def _prefixes(settings: BenchSettings) -> tuple[str, ...]:
         return ()
     if not settings.prefix_share:
         return ("Prefixes: prompts begin alike only in the template and a first word or two.",)
+    of = "one shared prefix" if settings.prefixes == 1 else f"one of {settings.prefixes} shared prefixes"
     told = (
-        f"Prefixes: {settings.prefix_share:.0%} of the prompts begin with one of "
-        f"{settings.prefixes} shared prefix(es) of {settings.prefix_tokens} tokens, and are at "
-        "least one longer."
+        f"Prefixes: {settings.prefix_share:.0%} of the prompts begin with "
+        f"{of} of {settings.prefix_tokens} tokens, and are at least one longer."
     )
     return (told,)
 
@@ -106,6 +107,24 @@ def _warmup(settings: BenchSettings) -> str:
         f"Warm-up: {' and '.join(parts)} of each level are in no figure; their tags run, bench "
         f"and level end in {WARMUP}, so that no question by these counts them."
     )
+
+
+def _search(settings: BenchSettings) -> tuple[str, ...]:
+    """A rate that is too high by the precision must build up a queue that the limits show."""
+    _, duration_s = lengths(settings)
+    limits = {name: settings.goodput[name] for name in ("ttft", "e2e") if name in settings.goodput}
+    if not settings.find_max or not limits or duration_s is None:
+        return ()
+    name = min(limits, key=lambda one: limits[one])
+    wait_s = duration_s * settings.precision
+    if limits[name] <= wait_s:
+        return ()
+    told = (
+        f"Search: in {duration_s:g} s a rate that is {settings.precision:.0%} too high makes requests "
+        f"wait {wait_s:.2g} s at most, which {name} <= {limits[name]:g} s may not show: the rate found "
+        f"may be too high. --duration {math.ceil(limits[name] / settings.precision):g} or more tells."
+    )
+    return (told,)
 
 
 def _doubts(levels: Sequence[Level]) -> list[str]:

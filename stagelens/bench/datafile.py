@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from stagelens.bench.lengths import MOST
-from stagelens.bench.talk import Message, Turn
+from stagelens.bench.talk import Content, Message, Turn, text_of
 from stagelens.errors import UserError
 
 CHARACTERS_PER_TOKEN = 4
 UNKNOWN_OUTPUT = 64
 _ROLES = {"human": "user", "user": "user", "system": "system",
-          "developer": "system", "gpt": "assistant", "assistant": "assistant",
+          "developer": "developer", "gpt": "assistant", "assistant": "assistant",
           "chatgpt": "assistant", "bing": "assistant", "bard": "assistant",
           "model": "assistant", "ai": "assistant"}  # fmt: skip
 
@@ -25,15 +25,35 @@ class Item:
     """One conversation of the file; the answers in it give the lengths alone."""
 
     turns: tuple[Turn, ...]
+    unsent: int = 0
+    """Messages of the entry that no request holds: blank, of a tool, of a role that is not known,
+    or an answer to nothing."""
+    unknown_lengths: int = 0
+    """Turns whose answer has no length in the file."""
 
 
-def read_items(path: Path) -> tuple[tuple[Item, ...], int]:
-    """The conversations, and how many entries held none that can be sent.
+class DataFile(NamedTuple):
+    """``skipped`` entries held nothing that can be sent."""
+
+    items: tuple[Item, ...]
+    skipped: int
+
+
+@dataclass(slots=True)
+class _Read:
+    """An entry's messages, as they are read."""
+
+    messages: list[Message] = field(default_factory=list)
+    unsent: int = 0
+
+
+def read_items(path: Path) -> DataFile:
+    """The conversations, in the order of the file.
 
     An entry is ``{"conversations": [{"from", "value"}]}``, ``{"messages": [{"role",
-    "content"}]}`` or ``{"prompt": TEXT}``; ``output_tokens`` (or ``max_tokens``) in it is
-    the length of each answer. Without it an answer in the file gives its length, at four
-    characters a token, and 64 tokens are taken where there is none.
+    "content"}]}`` or ``{"prompt": TEXT}``, which may have a ``completion``; ``output_tokens``
+    (or ``max_tokens``) in it is the length of each answer. Without it an answer in the file
+    gives its length, at four characters a token, and 64 tokens are taken where there is none.
 
     Raises:
         UserError: it cannot be read, holds nothing to send, or an answer's length that is none.
@@ -55,7 +75,7 @@ def read_items(path: Path) -> tuple[tuple[Item, ...], int]:
             f"data file {path} holds no prompt: each entry needs conversations, messages or "
             "prompt (docs/bench.md)", 2
         )  # fmt: skip
-    return tuple(found), len(entries) - len(found)
+    return DataFile(tuple(found), len(entries) - len(found))
 
 
 class _WrongError(Exception):
@@ -98,7 +118,7 @@ def _by_lines(text: str, wrong_as_a_whole: int) -> list[Any]:
 
 def alike(items: Sequence[Item]) -> int:
     """How many begin with a prompt that an earlier one begins with."""
-    firsts = {tuple(m["content"] for m in one.turns[0].messages) for one in items}
+    firsts = {json.dumps([m["content"] for m in one.turns[0].messages]) for one in items}
     return len(items) - len(firsts)
 
 
@@ -107,9 +127,12 @@ def _item(entry: Any) -> Item | None:  # noqa: ANN401
         return None
     length = _length(entry)
     if isinstance(entry.get("prompt"), str) and entry["prompt"].strip():
-        asked: Message = {"role": "user", "content": entry["prompt"]}
-        return Item((Turn((asked,), length or UNKNOWN_OUTPUT),))
-    return _turns(_messages(entry.get("messages") or entry.get("conversations")), length)
+        read = _Read([{"role": "user", "content": entry["prompt"]}])
+        if isinstance(entry.get("completion"), str) and entry["completion"].strip():
+            read.messages.append({"role": "assistant", "content": entry["completion"]})
+    else:
+        read = _messages(entry.get("messages") or entry.get("conversations"))
+    return _turns(read, length)
 
 
 def _length(entry: dict[str, Any]) -> int | None:
@@ -123,36 +146,47 @@ def _length(entry: dict[str, Any]) -> int | None:
     return told
 
 
-def _messages(told: Any) -> list[Message]:  # noqa: ANN401
-    found: list[Message] = []
+def _messages(told: Any) -> _Read:  # noqa: ANN401
+    read = _Read()
     for one in told if isinstance(told, list) else ():
-        if isinstance(one, dict):
-            role = _ROLES.get(str(one.get("role") or one.get("from")).lower())
-            content = _text(one.get("content") or one.get("value"))
-            if role and content.strip():
-                found.append({"role": role, "content": content})
-    return found
+        message = _message(one) if isinstance(one, dict) else None
+        if message is None:
+            read.unsent += 1
+        else:
+            read.messages.append(message)
+    return read
 
 
-def _text(content: Any) -> str:  # noqa: ANN401
-    """The words of a message; of one in parts, those of its text parts."""
-    if isinstance(content, list):
-        parts = [one.get("text") for one in content if isinstance(one, dict)]
-        return "\n".join(part for part in parts if isinstance(part, str))
-    return content if isinstance(content, str) else ""
+def _message(one: dict[str, Any]) -> Message | None:
+    role = _ROLES.get(str(one.get("role") or one.get("from")).lower())
+    content = _content(one.get("content") or one.get("value"))
+    return {"role": role, "content": content} if role and content else None
 
 
-def _turns(messages: list[Message], length: int | None) -> Item | None:
+def _content(told: Any) -> Content:  # noqa: ANN401
+    """What is said, in parts where it is (OpenAI's form of pictures and sound); "" where nothing is."""
+    if isinstance(told, list):
+        parts = [one for one in told if isinstance(one, dict)]
+        return parts if any(one.get("type") != "text" for one in parts) or text_of(parts).strip() else ""
+    return told if isinstance(told, str) and told.strip() else ""
+
+
+def _turns(read: _Read, length: int | None) -> Item | None:
     turns: list[Turn] = []
     asked: list[Message] = []
-    for one in messages:
-        if one["role"] == "assistant":
-            if any(m["role"] == "user" for m in asked):
-                said = max(1, len(one["content"]) // CHARACTERS_PER_TOKEN)
-                turns.append(Turn(tuple(asked), length or said))
-                asked = []
-        else:
+    unsent, unknown = read.unsent, 0
+    for one in read.messages:
+        if one["role"] != "assistant":
             asked.append(one)
+        elif any(m["role"] == "user" for m in asked):
+            said = max(1, len(text_of(one["content"])) // CHARACTERS_PER_TOKEN)
+            turns.append(Turn(tuple(asked), length or said))
+            asked = []
+        else:
+            unsent += 1
     if any(m["role"] == "user" for m in asked):
         turns.append(Turn(tuple(asked), length or UNKNOWN_OUTPUT))
-    return Item(tuple(turns)) if turns else None
+        unknown = int(length is None)
+    else:
+        unsent += len(asked)
+    return Item(tuple(turns), unsent, unknown) if turns else None

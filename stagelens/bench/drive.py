@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 from collections.abc import Callable, Coroutine, Iterator
 from itertools import chain, islice
 
@@ -11,7 +12,7 @@ from stagelens.bench.pacer import Pacer
 from stagelens.bench.plan import Plan, Step
 from stagelens.bench.sample import INTERRUPTED, Sample
 from stagelens.bench.settings import BenchSettings
-from stagelens.bench.talk import Conversation, Message, Speech
+from stagelens.bench.talk import Content, Conversation, Message, Speech
 from stagelens.bench.wire import Client
 from tracer.clock import Clock, seconds_to_ns
 from tracer.ids import RandomIds
@@ -27,7 +28,8 @@ WARMUP = ".warmup"
 class Driver:
     """One level. ``samples`` grows as requests are sent, and holds those of the warm-up too.
 
-    ``behind_ns`` is how late this client was to begin the last of an open loop's requests.
+    ``peak`` is the most that were in flight as a measured one was sent, the warm-up's last ones
+    with them. ``behind_ns`` is how late this client was to begin the last of an open loop's requests.
     """
 
     def __init__(
@@ -216,7 +218,8 @@ class Driver:
         )
         self.samples.append(sample)
         self.in_flight += 1
-        self.peak = max(self.peak, self.in_flight)
+        if sample.measured:
+            self.peak = max(self.peak, self.in_flight)
         try:
             return await self._client.send(request, sample, keep_text=keep_text)
         finally:
@@ -250,10 +253,14 @@ def _made_ahead(talks: Iterator[Conversation], count: int | None) -> Iterator[Co
     first, chars = [], 0
     for talk in islice(talks, min(MADE_AHEAD, count or MADE_AHEAD)):
         first.append(talk)
-        chars += sum(len(said["content"]) for turn in talk.turns for said in turn.messages)
+        chars += sum(_size(said["content"]) for turn in talk.turns for said in turn.messages)
         if chars >= AHEAD_CHARS:
             break
     return chain(first, talks)
+
+
+def _size(content: Content) -> int:
+    return len(content) if isinstance(content, str) else len(json.dumps(content))
 
 
 def _tags(tags: dict[str, str]) -> str:

@@ -9,6 +9,7 @@ from stagelens.bench.drive import Driver
 from stagelens.bench.figures import figures
 from stagelens.bench.limits import at_percentile, is_good
 from stagelens.bench.models import Counts, Figures, Level, Point
+from stagelens.bench.plan import told_rate
 from stagelens.bench.sample import CLIENT_LIMIT, INTERRUPTED, Sample
 from stagelens.bench.settings import BenchSettings
 
@@ -54,23 +55,24 @@ def point(level: Level) -> Point:
 
 def no_verdict(level: Level, driver: Driver) -> str:
     """Why a level tells nothing of whether the server holds its rate; "" when it does."""
+    rate = told_rate(level.rate or 0)
     if level.meets_limits is None:
-        return f"at {level.rate:g}/s no request was measured: give more --duration, or --requests"
+        return f"at {rate}/s no request was measured: give more --duration"
     if unsent := level.counts.errors.get(CLIENT_LIMIT):
         said = level.counts.said.get(CLIENT_LIMIT)
-        return f"at {level.rate:g}/s this client had no socket for {unsent} requests ({said})"
+        return f"at {rate}/s this client had no socket for {unsent} requests ({said})"
     if level.counts.ok and level.empty == level.counts.ok:
-        return f"at {level.rate:g}/s no answer held a token"
+        return f"at {rate}/s no answer held a token"
     if {"ttft", "itl"} & level.at_percentile.keys() and level.counts.ok and not level.figure("ttft").n:
-        return f"at {level.rate:g}/s no answer has a TTFT: the server did not stream"
+        return f"at {rate}/s no answer has a TTFT: the server did not stream"
     if "tpot" in level.at_percentile and level.counts.ok and not level.figure("tpot").n:
         return (
-            f"at {level.rate:g}/s no answer has a TPOT: it needs two tokens, and the server's count "
+            f"at {rate}/s no answer has a TPOT: it needs two tokens, and the server's count "
             "of them"
         )
     if is_behind(driver):
         return (
-            f"this client cannot send {level.rate:g}/s: it was {driver.behind_ns / 1e9:.2g} s "
+            f"this client cannot send {rate}/s: it was {driver.behind_ns / 1e9:.2g} s "
             f"behind after {_lasted_ns(driver) / 1e9:.3g} s"
         )
     return ""
@@ -96,7 +98,7 @@ def unanswered(levels: Sequence[Level]) -> str:
     last = levels[-UNANSWERED:]
     if len(last) < UNANSWERED or any(one.counts.ok for one in last):
         return ""
-    rates = ", ".join(f"{one.rate:g}" for one in last)
+    rates = ", ".join(told_rate(one.rate or 0) for one in last)
     said = "; ".join(f"{kind}: {words}" for kind, words in last[-1].counts.said.items())
     return (
         f"at {rates} requests/s not one was answered ({said or ', '.join(last[-1].counts.errors)}): "

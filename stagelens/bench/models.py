@@ -62,6 +62,9 @@ class Level(Model):
     """One level of load. Rates are per second; ``offered`` what was sent, ``done`` answered.
 
     ``window_s`` is the measured time: the level's own, or to the last answer when that is later.
+    ``done`` and the tokens are over it. ``offered`` is over the time of the sending: the level's
+    own, or, where a count ended it, the n - 1 gaps from the first to the last. ``in_flight_peak``
+    counts the warm-up's last requests where they were still in flight.
     """
 
     label: str

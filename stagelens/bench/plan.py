@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 
 from stagelens.bench.arrivals import schedule
 from stagelens.bench.datafile import Item
@@ -52,8 +53,13 @@ def steps(settings: BenchSettings, name: str) -> tuple[Step, ...]:
 
 def rate_step(rate: float, run: str | None, name: str) -> Step:
     """A level of ``rate``; without ``run`` its run is named after it."""
-    label = f"rate{rate:.6g}"
+    label = f"rate{told_rate(rate)}"
     return Step(label, run or f"{name}.{label}", rate=rate)
+
+
+def told_rate(rate: float) -> str:
+    """Six digits of it, and no powers of ten."""
+    return f"{Decimal(f'{rate:.6g}'):f}"
 
 
 def again(step: Step) -> Step:
@@ -100,8 +106,7 @@ def _first(
     own = scale.words(tokens) - len(prefix)
     least = 1 if prefix else 0
     words = [*prefix, *draw_words(rng, max(own, least))]
-    reached = tokens if own >= least else None
-    return Turn((said(prompt(words)),), outputs.draw(rng), reached)
+    return Turn((said(prompt(words)),), outputs.draw(rng), tokens)
 
 
 def said(text: str) -> Message:

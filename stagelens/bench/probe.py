@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -16,6 +17,11 @@ from stagelens.errors import UserError
 
 REFUSALS = (400, 422)
 """Statuses of a request whose form is not taken."""
+BUSY = (429, 503)
+"""Statuses of a server that may take the same request a little later."""
+PAUSES_S = (1.0, 2.0, 4.0)
+"""Before a busy server is asked again, where it does not say how long."""
+LONGEST_PAUSE_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +135,17 @@ def _others(speech: Speech) -> Iterator[tuple[Speech, tuple[str, ...]]]:
 
 
 async def _probe(client: Client, speech: Speech, settings: BenchSettings, words: int) -> Sample:
+    """The answer; of a server that is busy the one that it gives a little later, if it does."""
+    for pause_s in PAUSES_S:
+        sample = await _asked(client, speech, settings, words)
+        wait_s = pause_s if sample.retry_after_s is None else sample.retry_after_s
+        if sample.status not in BUSY or wait_s > LONGEST_PAUSE_S:
+            return sample
+        await asyncio.sleep(wait_s)
+    return await _asked(client, speech, settings, words)
+
+
+async def _asked(client: Client, speech: Speech, settings: BenchSettings, words: int) -> Sample:
     sample = Sample(number=0, intended_ns=0, measured=False)
     history = [{"role": "user", "content": probe_text(words)}]
     request = speech.request(history, 1, stream=settings.stream, tags="bench-probe=1")
@@ -140,7 +157,7 @@ def _told(scale: Scale) -> str:
     if scale.exact:
         return (
             f"Prompts: common words, by the probes one token each here, beside {scale.base:.0f} "
-            "of the template: lengths are exact."
+            "of the template: lengths are exact, from these on."
         )
     if scale.measured and not scale.whole:
         return (

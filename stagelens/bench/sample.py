@@ -47,6 +47,8 @@ class Sample:
     gaps: list[int] = field(default_factory=list)
 
     status: int = 0
+    retry_after_s: float | None = None
+    """What a refusal named as such, where it is a number of seconds."""
     error: str = ""
     said: str = ""
     trace_id: str = ""

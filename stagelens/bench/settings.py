@@ -18,6 +18,11 @@ OWN_TAGS = ("run", "bench", "level")
 MOST_S = 31_536_000
 """A year."""
 _TEXTS = ("input", "prefix_share", "prefix_tokens", "prefixes")
+_OF_OPTIONS = {
+    "model": "--model", "stream": "--stream", "ignore_eos": "--ignore-eos",
+    "max_tokens": "--output", "max_completion_tokens": "--output",
+    "messages": "--data", "prompt": "--data",
+}  # fmt: skip
 _WITHOUT_USE = (
     ("data", _TEXTS, "takes its prompts from the file"),
     ("replay", (*_TEXTS, "output", "data", "turns", "think_s", "arrivals", "burstiness"),
@@ -117,6 +122,12 @@ class BenchSettings(BaseModel):
             raise ValueError("a level stands twice")
         return levels
 
+    @field_validator("input", "output", "turns", mode="before")
+    @classmethod
+    def _plain_length(cls, told: object) -> object:
+        """A file's ``input: 32`` is a number, and means what ``--input 32`` does."""
+        return str(told) if isinstance(told, int | float) and not isinstance(told, bool) else told
+
     @field_validator("input", "output", "turns")
     @classmethod
     def _lengths(cls, text: str | None) -> str | None:
@@ -127,6 +138,9 @@ class BenchSettings(BaseModel):
     @field_validator("body")
     @classmethod
     def _body(cls, body: dict[str, Any]) -> dict[str, Any]:
+        for field in body:
+            if option := _OF_OPTIONS.get(field):
+                raise ValueError(f"{field} is what {option} tells: the result would not know of another")
         try:
             json.dumps(body, allow_nan=False)
         except (ValueError, TypeError):
@@ -146,6 +160,11 @@ class BenchSettings(BaseModel):
                 raise ValueError("a search for the highest rate needs limits")
             if given not in ([], ["rate"]) or len(self.rate) > 1:
                 raise ValueError("a search takes one rate to begin with, or none")
+            if self.requests:
+                raise ValueError(
+                    "a search gives each rate its duration_s: so many requests are over in no time at a "
+                    "high rate, before a queue has built up (leave requests out)"
+                )
         elif len(given) != 1:
             raise ValueError("give one of rate, concurrency and replay")
         for driver, useless, why in _WITHOUT_USE:
@@ -165,6 +184,8 @@ class BenchSettings(BaseModel):
             raise ValueError("think_s is of conversations: give turns")
         if self.endpoint == "completions" and self.turns != "1":
             raise ValueError("several turns need the chat endpoint")
+        if self.warmup_s and self.warmup_requests:
+            raise ValueError("warmup_requests stands in place of warmup_s: give one of them")
         return self
 
     @model_validator(mode="after")

@@ -9,7 +9,22 @@ from typing import Any
 
 from stagelens.bench.wire import Target
 
-Message = dict[str, str]
+Content = str | list[dict[str, Any]]
+"""A text, or OpenAI's parts: texts, pictures, sound."""
+Message = dict[str, Any]
+"""``role`` and ``content``, which is a :data:`Content`."""
+
+
+def text_of(content: Content) -> str:
+    """The words alone: of parts, those of its text parts, a line each."""
+    if isinstance(content, str):
+        return content
+    return "\n".join(one["text"] for one in content if isinstance(one.get("text"), str))
+
+
+def has_others(content: Content) -> bool:
+    """Whether parts of it are no texts."""
+    return not isinstance(content, str) and any(not isinstance(one.get("text"), str) for one in content)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +76,7 @@ class Speech:
         if self.endpoint == "chat":
             body["messages"] = history
         else:
-            body["prompt"] = "\n".join(one["content"] for one in history)
+            body["prompt"] = "\n".join(text_of(one["content"]) for one in history)
         if self.ignore_eos:
             body["ignore_eos"] = True
         if stream and self.stream_usage:

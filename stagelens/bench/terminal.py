@@ -31,6 +31,7 @@ from dashboards.terminal.text import (
 )
 from stagelens.bench.drive import Driver
 from stagelens.bench.models import BenchResult, Figures, Level, Search, ServerSide
+from stagelens.bench.plan import told_rate
 
 NAMES = {
     "ttft": "TTFT",
@@ -110,6 +111,8 @@ def counts_in_words(level: Level) -> str:
 
 def rates_in_words(level: Level) -> list[str]:
     """What was sent and answered a second, and within the limits where there are any."""
+    if not level.counts.sent:
+        return ["nothing was measured"]
     rates = (
         f"{_per_s(level.offered_per_s, ' requests')} sent, {_per_s(level.done_per_s)} answered, "
         f"{_per_s(level.input_tokens_per_s, ' input tokens')}, "
@@ -211,8 +214,9 @@ def _verdict(search: Search) -> str:
     if search.best_rate is None:
         return f"no rate that was tried meets {limits} {at}"
     if search.first_failed is None:
-        return f"{search.best_rate:g} requests/s still meets {limits} {at}; none failed"
+        best = told_rate(search.best_rate)
+        return f"{best} requests/s still meets {limits} {at}; no higher rate has a verdict"
     return (
-        f"highest rate that meets {limits} {at}: {search.best_rate:g} requests/s; "
-        f"{search.first_failed:g} does not"
+        f"highest rate that meets {limits} {at}: {told_rate(search.best_rate)} requests/s; "
+        f"{told_rate(search.first_failed)} does not"
     )

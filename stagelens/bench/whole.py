@@ -19,7 +19,8 @@ from dashboards.terminal.console import make_console
 from dashboards.times import many
 from dashboards.visible import visible
 from stagelens.bench.assumptions import assumptions
-from stagelens.bench.datafile import Item, alike, read_items
+from stagelens.bench.datafile import Item, read_items
+from stagelens.bench.datanotes import data_notes
 from stagelens.bench.export import to_csv, to_html
 from stagelens.bench.interrupt import Interrupts
 from stagelens.bench.machine import machine, versions
@@ -124,15 +125,8 @@ def _as_sent(settings: BenchSettings, prepared: Prepared) -> BenchSettings:
 def _items(settings: BenchSettings) -> tuple[Sequence[Item], list[str]]:
     if settings.data is None:
         return (), []
-    items, skipped = read_items(settings.data)
-    notes = [f"Data: {len(items)} conversations, in a shuffled order and again from the start."]
-    if repeated := alike(items):
-        notes.append(f"Data: {repeated} of them begin with the prompt of another one.")
-    if settings.turns == "1" and (longer := sum(len(one.turns) > 1 for one in items)):
-        notes.append(f"Data: {longer} of them have more turns; the first is sent (--turns sends more).")
-    if skipped:
-        notes.append(f"Data: {skipped} entries held no prompt.")
-    return items, notes
+    found = read_items(settings.data)
+    return found.items, data_notes(found, settings)
 
 
 def _replay_notes(recorded: Recorded) -> list[str]:

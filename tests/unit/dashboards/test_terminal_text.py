@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from dashboards.terminal.console import PIPED_WIDTH, make_console
+from dashboards.terminal.figures import NARROWEST
 from dashboards.terminal.text import (
     MS,
     SECONDS,
@@ -118,6 +119,9 @@ def test_a_pipe_has_a_width_of_its_own(monkeypatch):
     monkeypatch.delenv("COLUMNS", raising=False)
     assert make_console(io.StringIO()).width == PIPED_WIDTH
     assert make_console(io.StringIO(), 80).width == 80
+    assert make_console(io.StringIO(), 50).width == NARROWEST
+    monkeypatch.setenv("COLUMNS", "40")
+    assert make_console(io.StringIO()).width == NARROWEST
 
 
 def test_ids_that_stand_together_are_told_apart():

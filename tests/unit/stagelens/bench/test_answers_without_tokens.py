@@ -82,7 +82,8 @@ async def test_whole_answers_that_were_asked_for_are_no_fault():
 async def test_a_search_ends_after_one_rate_at_which_nothing_could_meet_the_limit(script, limit, said):
     """A lower rate would not help; the verdict says why."""
     found, _ = await ran(
-        script, concurrency=[], rate=[40], find_max=True, goodput={limit: 60}, requests=4
+        script, concurrency=[], rate=[40], find_max=True, goodput={limit: 60}, requests=None,
+        arrivals="constant", duration_s=0.2,
     )
     assert len(found.levels) == 1
     assert said in found.search.ended_by

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from stagelens.bench.command import _key, make_settings
+from stagelens.bench.lengths import parse_lengths
 from stagelens.bench.settings import BenchSettings
 from stagelens.errors import UserError
 
@@ -47,6 +49,10 @@ URL = "http://127.0.0.1:1"
         ({"rate": [1], "think_s": 1}, "think_s is of conversations: give turns"),
         ({"rate": [1], "body": {"n": [float("nan")]}}, "what no JSON can"),
         ({"rate": [1], "body": {"n": float("inf")}}, "what no JSON can"),
+        ({"find_max": True, "goodput": {"ttft": 1}, "requests": 9}, "before a queue has built up"),
+        ({"rate": [1], "warmup_s": 2, "warmup_requests": 3}, "stands in place of warmup_s"),
+        ({"rate": [1], "body": {"max_tokens": 3}}, "max_tokens is what --output tells"),
+        ({"rate": [1], "body": {"messages": []}}, "messages is what --data tells"),
         ({"concurrency": [2], "arrivals": "gamma"}, "arrivals: a load with concurrency has no schedule"),
     ],
 )
@@ -139,3 +145,18 @@ def test_every_setting_is_in_the_table_and_the_other_way_round():
         default = fields[name].get_default(call_default_factory=True)
         if isinstance(default, (bool, int, float, str)):
             assert told.strip("` ").lower() == f"{default}".lower(), name
+
+
+@pytest.mark.parametrize("name", ["input", "output", "turns"])
+@pytest.mark.parametrize("told", [32, "32", 32.0])
+def test_a_length_of_a_file_may_be_a_number(name, told):
+    """``input: 32`` in YAML is what ``--input 32`` is."""
+    made = BenchSettings(url=URL, rate=[1], **{name: told})
+    assert parse_lengths(getattr(made, name)).draw(random.Random(0)) == 32
+
+
+@pytest.mark.parametrize("told", [True, [32], {"normal": 3}])
+def test_what_is_no_length_is_refused_in_a_file(told):
+    """A boolean is no number of tokens."""
+    with pytest.raises(ValidationError, match="input"):
+        BenchSettings(url=URL, rate=[1], input=told)

@@ -3,11 +3,26 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from stagelens.bench.datafile import alike, read_items
+from stagelens.bench.datanotes import data_notes
+from stagelens.bench.settings import BenchSettings
+from stagelens.bench.talk import Speech
+from stagelens.bench.wire import Target
 from stagelens.errors import UserError
+
+
+def told(file, **given: object) -> str:
+    """What a load with ``file`` says of it."""
+    made = BenchSettings(url="http://127.0.0.1:1", rate=[1], data=file, **given)
+    return " ".join(data_notes(read_items(file), made))
+
+
+def _body(request: bytes) -> dict[str, object]:
+    return json.loads(request.partition(b"\r\n\r\n")[2])
 
 
 def test_a_line_ends_at_its_line_feed_alone(tmp_path):
@@ -28,14 +43,21 @@ def test_a_byte_order_mark_is_no_part_of_the_json(tmp_path):
     assert len(read_items(file)[0]) == 1
 
 
-def test_messages_in_parts_give_their_text(tmp_path):
-    """OpenAI's form of content as a list; a picture has none."""
+def test_messages_in_parts_are_sent_as_they_are(tmp_path):
+    """OpenAI's form of content as a list, with a picture; completions take its text alone."""
     parts = [{"type": "text", "text": "what is"}, {"type": "image_url", "image_url": {"url": "u"}},
              {"type": "text", "text": "this?"}]  # fmt: skip
     file = tmp_path / "d.json"
     file.write_text(json.dumps([{"messages": [{"role": "user", "content": parts}]}]))
     [item] = read_items(file)[0]
-    assert item.turns[0].messages[0]["content"] == "what is\nthis?"
+    assert item.turns[0].messages[0]["content"] == parts
+    speech = Speech(Target("h", 80, "/v1", tls=False), "m")
+    asked = [speech, replace(speech, endpoint="completions")]
+    chat, plain = (_body(one.request([*item.turns[0].messages], 3, stream=True)) for one in asked)
+    assert chat["messages"][0]["content"] == parts
+    assert plain["prompt"] == "what is\nthis?"
+    assert "1 message sent without pictures" in told(file, endpoint="completions")
+    assert "pictures" not in told(file)
 
 
 @pytest.mark.parametrize("name", ["gpt", "bing", "bard", "Assistant", "model"])
@@ -105,3 +127,31 @@ def test_prompts_that_are_there_again_are_counted(tmp_path):
     file = tmp_path / "d.json"
     file.write_text(json.dumps([{"prompt": text} for text in "aabac"]))
     assert alike(read_items(file)[0]) == 2
+
+
+def test_messages_that_are_not_sent_are_counted_and_said(tmp_path):
+    """Calls of tools and their results, unknown roles, an answer to nothing; the rest is sent."""
+    call = {"role": "assistant", "content": None, "tool_calls": [{"id": "1", "type": "function"}]}
+    said = [
+        {"role": "assistant", "content": "Hello!"}, {"role": "developer", "content": "be short"},
+        {"role": "user", "content": "the weather?"}, call, {"role": "tool", "content": "rain"},
+        {"role": "critic", "content": "hm"}, {"role": "assistant", "content": "x" * 40},
+    ]  # fmt: skip
+    file = tmp_path / "d.json"
+    file.write_text(json.dumps([{"messages": said}, {"prompt": " "}]))
+    [item] = read_items(file).items
+    [turn] = item.turns
+    assert [one["role"] for one in turn.messages] == ["developer", "user"]
+    assert (turn.output_tokens, item.unsent) == (10, 4)
+    assert "1 conversation, in" in told(file)
+    assert "4 messages not sent (blank, of a tool" in told(file)
+    assert "1 more held no prompt" in told(file)
+
+
+def test_a_completion_gives_the_length_of_its_answer(tmp_path):
+    """Where there is none, that 64 tokens are taken is said, unless --output tells."""
+    file = tmp_path / "d.json"
+    file.write_text(json.dumps([{"prompt": "a", "completion": "x" * 40}, {"prompt": "b"}]))
+    assert [one.turns[0].output_tokens for one in read_items(file).items] == [10, 64]
+    assert "1 turn with no answer and no length: 64 tokens are asked for" in told(file)
+    assert "no length" not in told(file, output="9")

@@ -89,7 +89,8 @@ async def test_a_second_one_tells_what_there_is(monkeypatch):
 async def test_a_second_one_amid_a_search_keeps_its_curve(monkeypatch):
     """The rate that was being tried has no verdict."""
     runner = await stuck(
-        monkeypatch, find_max=True, goodput={"ttft": 5}, rate=[20], requests=4, precision=0.5
+        monkeypatch, find_max=True, goodput={"ttft": 5}, rate=[20], precision=0.5,
+        arrivals="constant", duration_s=0.2,
     )
     search = runner.ran.search
     assert search.curve[0].rate == 20

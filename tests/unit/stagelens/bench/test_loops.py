@@ -11,7 +11,9 @@ from stagelens.bench.arrivals import schedule
 from stagelens.bench.measure import make_level
 from stagelens.bench.pacer import Pacer
 from stagelens.bench.plan import Plan
-from tests.fake_llm.server import Gate, Reset
+from stagelens.bench.settings import BenchSettings
+from stagelens.bench.terminal import rates_in_words
+from tests.fake_llm.server import Gate, Hang, Reset
 from tests.support.load_target import CLOCK, answer, driver_for, load_target, tags_of, talk
 from tracer.clock import seconds_to_ns
 
@@ -218,3 +220,19 @@ async def test_requests_go_out_when_the_schedule_says():
     begin = driver.samples[0].intended_ns
     assert [s.intended_ns - begin for s in driver.samples] == [seconds_to_ns(at) for at in times]
     assert min(s.late_ns for s in driver.samples) >= 0
+
+
+async def test_of_an_interrupted_warm_up_nothing_was_measured():
+    """What was in flight then is no peak of the measured time."""
+    async with load_target(lambda asked: answer(asked, before=[Hang()])) as fake:
+        plan = Plan(repeat(talk("a b")), iter([*[0.0] * 5, 50.0]))
+        driver, client = driver_for(fake, plan, rate=10, warmup_s=60)
+        running = asyncio.create_task(driver.run())
+        await until(lambda: len(fake.requests) >= 5)
+        driver.stop()
+        await asyncio.wait_for(running, 20)
+        await client.close()
+    level = make_level(driver, BenchSettings(url=fake.url, rate=[10]))
+    assert (level.counts.sent, level.in_flight_peak) == (0, 0)
+    assert level.counts.warmup >= 5
+    assert rates_in_words(level) == ["nothing was measured"]

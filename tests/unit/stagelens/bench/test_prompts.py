@@ -10,8 +10,8 @@ from itertools import islice
 import pytest
 
 from stagelens.bench.datafile import read_items
-from stagelens.bench.plan import Step, make_plan, steps
-from stagelens.bench.probe import prepare
+from stagelens.bench.plan import Step, make_plan, rate_step, steps
+from stagelens.bench.probe import PAUSES_S, prepare
 from stagelens.bench.settings import BenchSettings
 from stagelens.bench.wire import Client, Target
 from stagelens.bench.words import WORDS, Scale
@@ -58,6 +58,15 @@ def test_a_share_of_the_prompts_has_a_shared_prefix():
     assert len(shared) == pytest.approx(200, abs=50)
     assert len({tuple(t.split()[:60]) for t in found}) == 400
     assert {len(t.split()) + TEMPLATE_TOKENS for t in found} == {100}
+
+
+@pytest.mark.parametrize("given", [{"input": "5"}, {"input": "30", "prefix_share": 1, "prefix_tokens": 40}])
+def test_a_prompt_that_cannot_be_as_short_as_was_wanted_counts_as_another_length(given):
+    """The template and a shared prefix are the least; what was wanted is kept beside."""
+    plan = make_plan(settings(**given), STEP, SCALE)
+    turn = next(plan.conversations).turns[0]
+    assert turn.input_tokens == int(given["input"])
+    assert len(turn.messages[0]["content"].split()) + TEMPLATE_TOKENS > turn.input_tokens
 
 
 def test_the_same_seed_sends_the_same_and_levels_differ():
@@ -249,6 +258,34 @@ async def test_a_request_that_no_form_helps_is_told_with_the_first_refusal():
             await prepared(fake, model="x")
 
 
+@pytest.mark.parametrize("status", [429, 503])
+async def test_a_server_that_is_busy_at_first_is_asked_again(status):
+    """After as long as it says."""
+    refused = []
+
+    def script(asked):
+        if asked.method == "POST" and len(refused) < 2:
+            refused.append(asked)
+            return Reply([b"busy"], status=status, framing="length", headers=[("retry-after", "0")])
+        return answer(asked)
+
+    async with load_target(script) as fake:
+        made = await prepared(fake)
+    assert (len(refused), made.scale.exact) == (2, True)
+
+
+@pytest.mark.parametrize("wait", ["0", "3600"])
+async def test_a_server_that_stays_busy_is_an_error_in_a_sentence(wait):
+    """Nobody waits an hour."""
+    def script(_):
+        return Reply([b"busy"], status=429, framing="length", headers=[("retry-after", wait)])
+
+    async with load_target(script) as fake:
+        with pytest.raises(UserError, match="http_429: busy"):
+            await prepared(fake, model="x")
+        assert len(fake.requests) == (1 if wait == "3600" else len(PAUSES_S) + 1)
+
+
 async def test_a_server_that_refuses_all_is_an_error_in_a_sentence():
     """Its words are in it."""
     refusal = Reply([b"no such model"], status=404, framing="length")
@@ -266,3 +303,9 @@ def test_the_words_are_different_and_plain():
     assert len(set(WORDS)) == len(WORDS) > 200
     assert all(word.isalpha() and word.islower() for word in WORDS)
     assert random.Random(1).choices(WORDS, k=4) != random.Random(2).choices(WORDS, k=4)
+
+
+def test_a_level_is_named_without_powers_of_ten():
+    """A million a second, and one in ten thousand."""
+    labels = [rate_step(rate, None, "r").label for rate in (1e6, 250000, 4.0, 0.0001, 12.345678)]
+    assert labels == ["rate1000000", "rate250000", "rate4", "rate0.0001", "rate12.3457"]

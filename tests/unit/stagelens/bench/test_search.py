@@ -7,6 +7,7 @@ from itertools import count
 import pytest
 
 from stagelens.bench import measure, run
+from stagelens.bench.assumptions import assumptions
 from stagelens.bench.limits import at_percentile, is_good, parse_limits
 from stagelens.bench.run import Runner
 from stagelens.bench.sample import Sample
@@ -113,7 +114,7 @@ def on_time(monkeypatch):
 
 async def searched(script, **given: object):
     async with load_target(script) as fake:
-        told = {"goodput": {"ttft": 60}, "rate": [30], "precision": 0.3, **given}
+        told = {"goodput": {"ttft": 60}, "rate": [30], "precision": 0.3, "arrivals": "constant", **given}
         made = BenchSettings(url=fake.url, find_max=True, warmup_s=0, input="20", output="3", **told)
         return await Runner(made, "r", None, CLOCK).run()
 
@@ -137,7 +138,7 @@ async def test_the_search_tells_the_highest_rate_and_its_curve():
 
     Whether a request was answered decides, and no time of this machine.
     """
-    found = (await searched(failing_beyond(60), requests=15)).search
+    found = (await searched(failing_beyond(60), duration_s=0.5)).search
     assert found.best_rate <= 60 < found.first_failed <= found.best_rate * 1.3
     rates = [point.rate for point in found.curve]
     assert rates == sorted(rates)
@@ -149,7 +150,7 @@ async def test_a_rate_at_which_this_client_paused_once_is_tried_again(monkeypatc
     """One pause of a busy machine is as long as a short level, and ends no search."""
     monkeypatch.setattr(run, "is_behind", lambda driver: driver.step.label == "rate60")
     monkeypatch.setattr(measure, "is_behind", lambda driver: driver.step.label == "rate60")
-    ran = await searched(failing_beyond(60), requests=6)
+    ran = await searched(failing_beyond(60), duration_s=0.2)
     assert [level.label for level, _ in ran.levels][:4] == ["rate30", "rate60", "rate60.again", "rate120"]
     assert [level.run for level, _ in ran.levels][1:3] == ["r.rate60", "r.rate60.again"]
     assert (ran.search.ended_by, ran.search.best_rate) == ("", 60)
@@ -160,7 +161,7 @@ async def test_a_rate_that_this_client_cannot_send_twice_has_no_verdict(monkeypa
     """It is the client that is too slow."""
     for module in (run, measure):
         monkeypatch.setattr(module, "is_behind", lambda driver: driver.step.rate == 60)
-    ran = await searched(failing_beyond(60), requests=6)
+    ran = await searched(failing_beyond(60), duration_s=0.2)
     assert [level.label for level, _ in ran.levels] == ["rate30", "rate60", "rate60.again"]
     assert (ran.search.best_rate, ran.search.first_failed) == (30, None)
     assert ran.search.ended_by.startswith("this client cannot send 60/s")
@@ -174,7 +175,25 @@ async def test_a_server_that_answers_nothing_ends_the_search_after_three_rates()
             return Reply([b"boom"], status=500, framing="length")
         return answer(asked)
 
-    ran = await searched(script, rate=[20], requests=3)
+    ran = await searched(script, rate=[20], duration_s=0.5)
     assert [level.rate for level, _ in ran.levels] == [20, 10, 5]
     assert (ran.search.best_rate, ran.search.first_failed) == (None, 10)
     assert ran.search.ended_by.startswith("at 20, 10, 5 requests/s not one was answered (http_500: boom)")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"goodput": {"ttft": 0.5}}, ""),
+        ({"goodput": {"tpot": 9}}, ""),
+        ({"goodput": {"e2e": 5, "ttft": 0.5}}, ""),
+        ({"goodput": {"e2e": 5}}, "5% too high makes requests wait 1.5 s at most, which e2e <= 5 s"),
+        ({"goodput": {"e2e": 5}}, "--duration 100 or more tells"),
+        ({"goodput": {"ttft": 0.5}, "duration_s": 1}, "wait 0.05 s at most, which ttft <= 0.5 s"),
+    ],
+)
+def test_a_search_too_short_for_its_limits_says_so(given, said):
+    """A queue that grows for so short a time stays within limits that a longer load would miss."""
+    told = " ".join(assumptions(BenchSettings(url="http://127.0.0.1:1", find_max=True, **given), (), ()))
+    assert said in told
+    assert ("Search:" in told) == bool(said)
