@@ -21,7 +21,7 @@ FEW = 10
 LATE_NS = 5_000_000
 _CLOCKS = (
     "TTFT and E2E count from the time a request was meant to be sent; the lines from the send "
-    "count from its bytes' leaving. TPOT is by the server's token count."
+    "count from its bytes' leaving. TPOT is by the server's token count, and unknown without one."
 )
 _CHOICES = (
     "Each request asks for {} answers: output tokens are of all together, TPOT is the sum of their "
@@ -65,11 +65,15 @@ def _lengths(settings: BenchSettings) -> str:
     forced = " (no early end)" if settings.ignore_eos else " (at most)"
     if settings.data:
         output = settings.output or "as the file says, or as long as those in it (4 characters a token)"
-        turns = "" if settings.turns == "1" else f"; {settings.turns} turns of each"
+        turns = "" if settings.turns == "1" else f"; up to {settings.turns} turns of each"
         return f"Lengths: prompts of {settings.data.name}{turns}; answers {output}{forced}, tokens."
-    turns = "" if settings.turns == "1" else f"; turns {settings.turns}, {settings.think_s:g} s apart"
     output = settings.output or DEFAULT_OUTPUT
-    return f"Lengths: prompts {settings.input}, answers {output}{forced}, tokens{turns}."
+    if settings.turns == "1":
+        return f"Lengths: prompts {settings.input}, answers {output}{forced}, tokens."
+    return (
+        f"Lengths: first prompts and each further text {settings.input}, answers {output}{forced}, "
+        f"tokens; turns {settings.turns}, {settings.think_s:g} s apart. A turn's prompt holds all before it."
+    )
 
 
 def _choices(settings: BenchSettings) -> tuple[str, ...]:
@@ -80,7 +84,8 @@ def _prefixes(settings: BenchSettings) -> tuple[str, ...]:
     if settings.replay or settings.data:  # told in the notes, by what was read
         return ()
     if not settings.prefix_share:
-        return ("Prefixes: prompts begin alike only in the template and a first word or two.",)
+        what = "prompts" if settings.turns == "1" else "first prompts of conversations"
+        return (f"Prefixes: {what} begin alike only in the template and a first word or two.",)
     of = "one shared prefix" if settings.prefixes == 1 else f"one of {settings.prefixes} shared prefixes"
     told = (
         f"Prefixes: {settings.prefix_share:.0%} of the prompts begin with "

@@ -81,12 +81,16 @@ def bench(file: Path | None, key_env: str, **given: Any) -> None:  # noqa: ANN40
         try:
             ended = _ended(file, key_env, given, interrupts)
         except (KeyboardInterrupt, asyncio.CancelledError):
+            interrupts.deafen()
             sys.stderr.write("stagelens: stopped before there was anything to tell\n")
             sys.exit(interrupts.exit_code)
         text, out = ended.shown(given["form"]), given["out"]
         written = out is not None and _written(out, text)
         if not written:
             click.echo(text, nl=False)
+        if ended.result.interrupted:
+            sys.stdout.flush()
+            interrupts.deafen()
     sys.exit(interrupts.exit_code if ended.result.interrupted else int(out is not None and not written))
 
 

@@ -43,6 +43,16 @@ class Interrupts:
         for one, before in self._before.items():
             signal.signal(one, before)
 
+    def deafen(self) -> None:
+        """All is told: one more changes nothing until the process has ended.
+
+        Python gives signals back to the system as it ends, and the next one would kill it, with
+        another exit code than the first one's.
+        """
+        for one in self._before:
+            signal.signal(one, signal.SIG_IGN)
+        self._before.clear()
+
     def then(self, action: Callable[[], object]) -> None:
         """From now on an interrupt does this; it is called between any two steps of the program."""
         self._action = action

@@ -39,7 +39,7 @@ def parse_lengths(text: str) -> Lengths:
     make = _KINDS.get(kind if rest else "fixed")
     found = make(values) if make else None
     if found is None:
-        raise ValueError(f"length {text!r} is not known: {_RULE}")
+        raise ValueError(f"length {text!r} is none, by its form or its values: {_RULE}")
     return Lengths(text.strip(), lambda rng: max(1, min(MOST, round(found(rng)))))
 
 

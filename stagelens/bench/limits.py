@@ -64,6 +64,18 @@ def is_good(sample: Sample, limits: Mapping[str, float]) -> bool:
     return not sample.error and not sample.is_empty
 
 
+def is_untold(sample: Sample, limits: Mapping[str, float]) -> bool:
+    """Whether an answer with tokens lacks a limited figure, so that it is not known to be slow.
+
+    It is within no limits: a server that did not stream has no TTFT and no gaps, one that
+    counts no tokens no TPOT.
+    """
+    return (
+        not sample.error and not sample.is_empty
+        and any(value_of(sample, one) is None for one in limits if one != "tpot" or not _is_one_token(sample))
+    )  # fmt: skip
+
+
 def _is_one_token(sample: Sample) -> bool:
     """By the server's count; one that it did not count may have had more."""
     counted = sample.output_tokens is not None and bool(sample.first_token_ns)

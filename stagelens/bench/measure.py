@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from stagelens.bench.drive import Driver
 from stagelens.bench.figures import figures
-from stagelens.bench.limits import at_percentile, is_good
+from stagelens.bench.limits import at_percentile, is_good, is_untold
 from stagelens.bench.models import Counts, Figures, Level, Point
 from stagelens.bench.plan import told_rate
 from stagelens.bench.sample import CLIENT_LIMIT, INTERRUPTED, Sample
@@ -40,6 +40,7 @@ def make_level(driver: Driver, settings: BenchSettings) -> Level:
         counts=_counts(driver, measured), figures=_figures(whole),
         input_tokens=inputs, output_tokens=outputs, cached_share=_cached(ok),
         good=good, good_per_s=_per_s(good, window_s), at_percentile=at,
+        untold=sum(is_untold(s, settings.goodput) for s in ok),
         meets_limits=_meets(at, settings) if settings.goodput and whole else None,
         server=None, **_as_meant(ok),
     )  # fmt: skip
@@ -88,6 +89,11 @@ def is_behind(driver: Driver) -> bool:
 def _lasted_ns(driver: Driver) -> int:
     times = [s.intended_ns for s in driver.samples if s.turn == 0]
     return max(times) - min(times) if times else 0
+
+
+def is_hopeless(level: Level, driver: Driver) -> bool:
+    """It missed the limits though its requests came one at a time: no lower rate can help."""
+    return level.meets_limits is False and level.counts.ok > 0 and driver.peak <= 1
 
 
 def unanswered(levels: Sequence[Level]) -> str:

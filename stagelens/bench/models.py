@@ -91,6 +91,7 @@ class Level(Model):
     unstreamed: int = Field(default=0, description="answers (ok) that were no stream as asked for")
     good: int | None
     good_per_s: float | None
+    untold: int = Field(default=0, description="answers not within the limits, as a figure is not known")
     at_percentile: dict[str, float | None] = Field(default_factory=dict)
     meets_limits: bool | None = None
     server: ServerSide | None = None

@@ -156,8 +156,8 @@ async def _asked(client: Client, speech: Speech, settings: BenchSettings, words:
 def _told(scale: Scale) -> str:
     if scale.exact:
         return (
-            f"Prompts: common words, by the probes one token each here, beside {scale.base:.0f} "
-            "of the template: lengths are exact, from these on."
+            f"Prompts: common words, by the probes one token each here, beside {scale.base:.0f} of the "
+            "template and the first word: lengths are exact, from these on."
         )
     if scale.measured and not scale.whole:
         return (

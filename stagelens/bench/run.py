@@ -12,9 +12,16 @@ from typing import Any, TypeVar
 from stagelens.bench.datafile import Item
 from stagelens.bench.drive import Driver
 from stagelens.bench.interrupt import Interrupts
-from stagelens.bench.measure import is_behind, make_level, no_verdict, point, unanswered
+from stagelens.bench.measure import (
+    is_behind,
+    is_hopeless,
+    make_level,
+    no_verdict,
+    point,
+    unanswered,
+)
 from stagelens.bench.models import Level, Search
-from stagelens.bench.plan import Plan, Step, again, make_plan, rate_step, steps
+from stagelens.bench.plan import Plan, Step, again, make_plan, rate_step, steps, told_rate
 from stagelens.bench.probe import Prepared, prepare
 from stagelens.bench.replay import Recorded, make_replay
 from stagelens.bench.sample import Sample
@@ -121,8 +128,11 @@ class Runner:
         settings = self._settings
         doubts: list[str] = []
 
+        met = False
+
         async def meets(rate: float) -> bool | None:
-            if self.ran.interrupted:
+            nonlocal met
+            if self.ran.interrupted or doubts:
                 return None
             level = await self._tried(client, rate)
             if self.ran.interrupted or self._driver is None:
@@ -130,6 +140,11 @@ class Runner:
             if doubt := no_verdict(level, self._driver) or unanswered(list(self._by_rate().values())):
                 doubts.append(doubt)
                 return None
+            met = met or bool(level.meets_limits)
+            if not met and is_hopeless(level, self._driver):
+                doubts.append(
+                    f"at {told_rate(rate)}/s requests came one at a time and missed the limits all the same"
+                )
             return level.meets_limits
 
         found = await find_highest((*settings.rate, 1.0)[0], settings.precision, meets)

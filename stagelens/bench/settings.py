@@ -159,7 +159,9 @@ class BenchSettings(BaseModel):
             if not self.goodput:
                 raise ValueError("a search for the highest rate needs limits")
             if given not in ([], ["rate"]) or len(self.rate) > 1:
-                raise ValueError("a search takes one rate to begin with, or none")
+                raise ValueError(
+                    "a search takes one rate to begin with, or none, and neither concurrency nor replay"
+                )
             if self.requests:
                 raise ValueError(
                     "a search gives each rate its duration_s: so many requests are over in no time at a "

@@ -103,8 +103,10 @@ def counts_in_words(level: Level) -> str:
     counts = level.counts
     errors = "".join(f", {n} {kind}" for kind, n in counts.errors.items())
     cut = f", {counts.interrupted} interrupted" if counts.interrupted else ""
+    primed = f", {counts.primers} to fill the prefix cache" if counts.primers else ""
+    before = f"{counts.warmup - counts.primers} more as warm-up{primed}"
     return (
-        f"{level.label}: {counts.sent} sent ({counts.warmup} more as warm-up), {counts.ok} ok, "
+        f"{level.label}: {counts.sent} sent ({before}), {counts.ok} ok, "
         f"{counts.failed} failed{errors}{cut}"
     )
 
@@ -122,8 +124,17 @@ def rates_in_words(level: Level) -> list[str]:
     )
     lines = [rates]
     if level.good is not None:
-        lines.append(f"{level.good} within the limits: {_per_s(level.good_per_s)}")
+        lines.append(f"{level.good} within the limits: {_per_s(level.good_per_s)}{_untold(level)}")
     return [*lines, *(f"{kind}: {said}" for kind, said in level.counts.said.items())]
+
+
+def _untold(level: Level) -> str:
+    if not level.untold:
+        return ""
+    return (
+        f"; of {level.untold} more it is not known, as the server did not stream or count their tokens: "
+        "they are within none"
+    )
 
 
 def _per_s(value: float | None, what: str = "") -> str:

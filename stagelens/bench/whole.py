@@ -42,6 +42,11 @@ _NOBODY = (
     "Stagelens stands before this server (or --collector, --store or --data-dir must name its store)."
 )
 
+_NONE_OK = note_for(
+    "no measured request was answered, and only answered ones are set beside the store's records; "
+    "what a store holds of the others is in `stagelens report --run`."
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Where:
@@ -184,6 +189,8 @@ def _with_server_side(
     assert ran.prepared is not None
     if not any(samples for _, samples in ran.levels):
         return plain, note_for("no request was sent.")
+    if not any(s.measured and not s.error for _, samples in ran.levels for s in samples):
+        return plain, _NONE_OK
     told = not ran.prepared.speech.own_traces or any((where.collector, where.store, where.data_dir))
     try:
         sides = _asked(ran, settings, where, interrupts)

@@ -232,3 +232,28 @@ async def test_what_a_server_did_not_count_is_not_called_more_than_a_token():
     told = " ".join(assumptions(SETTINGS, (), [level]))
     assert "the server counted no tokens, so a chunk need not be one" in told
     assert "not one token each" not in told
+
+
+async def test_where_none_was_answered_nobody_says_that_no_stagelens_is_there(monkeypatch):
+    """Only answered requests are set beside records: the store is not asked, and nothing is said of it."""
+    source(monkeypatch, AssertionError("not asked"))
+    ran = await a_ran()
+    for one in ran.levels[0][1]:
+        one.error = "timeout"
+    _, note = whole._with_server_side(ran, SETTINGS, Where(), Interrupts(CLOCK))
+    assert "no measured request was answered" in note
+    assert "no Stagelens" not in note
+
+
+def test_what_a_load_of_conversations_rests_on_is_said_of_conversations():
+    """A later turn is longer than a first prompt, and begins with all of it."""
+    told = " ".join(assumptions(BenchSettings(url="http://127.0.0.1:1", rate=[1], turns="3"), (), ()))
+    assert "first prompts and each further text 256, answers 64" in told
+    assert "A turn's prompt holds all before it" in told
+    assert "first prompts of conversations begin alike only in" in told
+
+
+def test_prompts_of_a_file_may_have_fewer_turns_than_were_asked_for(tmp_path):
+    """So many at most."""
+    made = BenchSettings(url="http://127.0.0.1:1", rate=[1], turns="3", data=tmp_path / "d.json")
+    assert "up to 3 turns of each" in " ".join(assumptions(made, (), ()))

@@ -9,7 +9,8 @@ import pytest
 from stagelens.bench.assumptions import assumptions
 from stagelens.bench.run import Ran, Runner
 from stagelens.bench.settings import BenchSettings
-from tests.fake_llm.dialects import DONE, usage
+from stagelens.bench.terminal import rates_in_words
+from tests.fake_llm.dialects import DONE, content, delta, usage
 from tests.fake_llm.server import Asked, Reply
 from tests.support.load_target import CLOCK, answer, load_target, tags_of
 
@@ -87,3 +88,27 @@ async def test_a_search_ends_after_one_rate_at_which_nothing_could_meet_the_limi
     )
     assert len(found.levels) == 1
     assert said in found.search.ended_by
+
+
+def uncounted(asked: Asked) -> Reply:
+    return Reply([content("a"), content("b"), delta(finish="stop"), DONE])
+
+
+@pytest.mark.parametrize(
+    ("script", "limits", "untold"),
+    [
+        (uncounted, {"tpot": 60}, 4),
+        (uncounted, {"ttft": 60, "tpot": 60}, 4),
+        (uncounted, {"ttft": 60}, 0),
+        (as_json, {"ttft": 60}, 4),
+        (as_json, {"e2e": 60}, 0),
+        (only_done, {"tpot": 60}, 0),
+    ],
+)
+async def test_answers_of_which_a_limited_figure_is_not_known_are_told(script, limits, untold):
+    """They are within no limits, and nobody says that they were slow."""
+    found, _ = await ran(script, goodput=limits)
+    [(level, _)] = found.levels
+    told = " ".join(rates_in_words(level))
+    assert level.untold == untold
+    assert (f"of {untold} more it is not known" in told) == bool(untold)

@@ -157,3 +157,15 @@ def test_the_first_signal_that_is_obeyed_gives_the_exit_code():
             press()
     assert interrupts.exit_code == 143
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.parametrize(("sent", "wanted"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+async def test_a_key_that_is_held_down_ends_with_the_same_exit_code(sent, wanted):
+    """Down to the process's last moment, in which Python has given its signals back."""
+    reached = asyncio.Event()
+    async with hanging_target(reached) as fake:
+        code, out, _ = await bench(
+            "--url", fake.url, "--rate", "50", "--format", "json", *QUICK, interrupt=reached,
+            sent=sent, hold=True,
+        )  # fmt: skip
+    assert (code, json.loads(out)["interrupted"]) == (wanted, True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import csv
 import io
 import json
@@ -22,9 +23,9 @@ MS = 1_000_000
 
 async def bench(
     *options: str, interrupt: asyncio.Event | None = None, presses: int = 1,
-    sent: signal.Signals = signal.SIGINT,
+    sent: signal.Signals = signal.SIGINT, hold: bool = False,
 ) -> tuple[int, str, str]:
-    """Exit code, standard output, standard error."""
+    """Exit code, standard output, standard error. With ``hold`` the signal comes until it has ended."""
     made = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "stagelens", "bench", *options,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "OPENAI_API_KEY": "sk-secret"},
@@ -33,8 +34,18 @@ async def bench(
         await interrupt.wait()
         for _ in range(presses):
             made.send_signal(sent)
+    held = asyncio.create_task(_hold(made, sent)) if hold else None
     out, err = await asyncio.wait_for(made.communicate(), 60)
+    if held is not None:
+        await held
     return made.returncode or 0, out.decode(), err.decode()
+
+
+async def _hold(made: asyncio.subprocess.Process, sent: signal.Signals) -> None:
+    while made.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            made.send_signal(sent)
+        await asyncio.sleep(0.01)
 
 
 QUICK = ("--warmup", "0", "--input", "20", "--output", "3", "--quiet")

@@ -197,3 +197,15 @@ def test_a_search_too_short_for_its_limits_says_so(given, said):
     told = " ".join(assumptions(BenchSettings(url="http://127.0.0.1:1", find_max=True, **given), (), ()))
     assert said in told
     assert ("Search:" in told) == bool(said)
+
+
+@pytest.mark.usefixtures("on_time")
+async def test_a_search_ends_where_a_single_request_misses_the_limits():
+    """Alone at the server, it is as quick as it gets."""
+    def script(asked):
+        return answer(asked, ttft_s=0.02)
+
+    ran = await searched(script, goodput={"ttft": 0.01}, rate=[4], duration_s=0.2)
+    assert [(level.rate, level.in_flight_peak) for level, _ in ran.levels] == [(4, 1)]
+    assert (ran.search.best_rate, ran.search.first_failed) == (None, 4)
+    assert ran.search.ended_by == "at 4/s requests came one at a time and missed the limits all the same"
