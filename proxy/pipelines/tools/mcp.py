@@ -92,6 +92,7 @@ class McpSource:
 
     def _call_of(self, name: str) -> Call:
         async def call(arguments: dict[str, Any], trace: Trace) -> str:
+            _check_sendable(name, arguments)
             try:
                 return await self._call(name, arguments, trace)
             except _SessionLost:  # the server refused it unseen: it has forgotten the session
@@ -137,6 +138,19 @@ class McpSource:
 class _SessionLost(StageProblem):
     def __init__(self) -> None:
         super().__init__("server_gone", "the tool's server ended the session")
+
+
+def _check_sendable(name: str, arguments: dict[str, Any]) -> None:
+    """StageProblem where the client cannot write the call down. It finds that out with the message
+    in its hands, and over HTTP ends the session by it, with the calls of other requests.
+    """
+    params = {"name": name, "arguments": arguments}
+    try:
+        mcp_types.JSONRPCRequest(
+            jsonrpc="2.0", id=0, method="tools/call", params=params
+        ).model_dump_json(by_alias=True, exclude_unset=True)
+    except (ValueError, RecursionError):
+        raise StageProblem("bad_arguments", "the arguments are too deep to be sent") from None
 
 
 def _told(problem: MCPError, watch: Watch) -> StageProblem:
