@@ -23,7 +23,7 @@ SERVE = (sys.executable, "-m", "stagelens", "serve", "--port", "0", "--otlp-port
 
 async def ready(file: Path, process: subprocess.Popen[str]) -> dict[str, str]:
     ends = asyncio.get_running_loop().time() + 60
-    while not file.exists():  # noqa: ASYNC110, ASYNC240  written once it serves
+    while not file.exists():  # noqa: ASYNC240  written once it serves
         assert process.poll() is None, process.communicate()[1]
         assert asyncio.get_running_loop().time() < ends, "it did not start"
         await asyncio.sleep(0.05)
@@ -43,7 +43,7 @@ async def test_a_coroutine_that_catches_its_cancel_does_not_keep_the_server(
     (tmp_path / "c.yaml").write_text(json.dumps({"pipelines": settings}))
     rounds = [asks_tools(("stay", "{}")), ANSWER] if where == "tool" else [ANSWER]
     async with fake_llm(in_turn(*rounds)) as fake, httpx.AsyncClient(timeout=30) as client:
-        process = subprocess.Popen(  # noqa: ASYNC220  its end is awaited in a thread
+        process = subprocess.Popen(
             [*SERVE, "--upstream", fake.url, "--config", str(tmp_path / "c.yaml"), "--data-dir",
              str(tmp_path / "data"), "--ready-file", str(tmp_path / "ready")],
             stderr=subprocess.PIPE, text=True,
