@@ -29,6 +29,8 @@ from proxy.pipelines.tools.mcp_web import GONE, WATCH, Watch
 MOST_PAGES = 50
 Answer = mcp_types.CallToolResult | mcp_types.InputRequiredResult
 _UNREADABLE = (mcp_types.PARSE_ERROR, mcp_types.INVALID_REQUEST)
+_CLOSED = ("Connection closed", "SSE stream ")
+"""How the official client's own words begin for a connection that closed."""
 _ANSWER: TypeAdapter[Answer] = TypeAdapter(Answer)
 
 
@@ -161,7 +163,9 @@ def _told(problem: MCPError, watch: Watch) -> StageProblem:
         return watch.refused
     if watch.unreached:
         return StageProblem("server_gone", "the tool's server cannot be reached")
-    if problem.code in (mcp_types.CONNECTION_CLOSED, GONE):
+    # servers use the code of a closed connection for errors of their own
+    closed = problem.code == mcp_types.CONNECTION_CLOSED and str(problem).startswith(_CLOSED)
+    if closed or problem.code == GONE:
         return StageProblem("server_gone", "the tool's server ended during the call")
     if watch.status >= 400 and problem.code == mcp_types.INTERNAL_ERROR:
         return StageProblem(str(watch.status), f"the tool's server answered {watch.status}")

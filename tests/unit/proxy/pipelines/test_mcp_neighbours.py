@@ -39,6 +39,24 @@ async def called(tools: dict[str, ReadyTool], name: str, arguments: str) -> str:
         return problem.kind
 
 
+REFUSES = """
+import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "id" not in asked:
+        continue
+    answer = {"jsonrpc": "2.0", "id": asked["id"]}
+    if asked["method"] == "initialize":
+        answer["result"] = {"protocolVersion": "2025-03-26", "capabilities": {"tools": {}},
+                            "serverInfo": {"name": "n", "version": "1"}}
+    elif asked["method"] == "tools/list":
+        answer["result"] = {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]}
+    else:
+        answer["error"] = {"code": -32000, "message": "no stock"}
+    print(json.dumps(answer), flush=True)
+"""
+
+
 @asynccontextmanager
 async def tools_of(**settings: object) -> AsyncIterator[dict[str, ReadyTool]]:
     source = McpSource(McpTools.model_validate(settings))
@@ -88,3 +106,13 @@ async def test_a_program_gets_sound_arguments_too():
         assert await called(tools, "echo", '{"text": "a\\ud800"}') == "a?"
         for levels in (300, 900):
             assert await called(tools, "echo", deep(levels)[:-1] + ',"text":""}') == "bad_arguments"
+
+
+async def test_an_error_of_a_live_server_is_the_tools_whatever_its_code():
+    """Its -32000 is also what the client says of a connection that closed."""
+    command = (sys.executable, "-c", REFUSES)
+    async with tools_of(command=command, tools=("echo",)) as tools:
+        for _ in range(2):
+            with pytest.raises(StageProblem, match="no stock") as refused:
+                await tools["echo"].call({}, TRACE)
+            assert refused.value.kind == "tool_error"
