@@ -44,6 +44,7 @@ class McpSource:
         self._env = from_env(settings.env)
         self._headers = headers_from_env(settings.headers_env)
         self._session: Session | None = None
+        self._lingering: list[Session] = []
 
     async def start(self) -> list[ReadyTool]:
         listed, odd = await self._listed()
@@ -61,8 +62,9 @@ class McpSource:
         return [check_schema(self._ready(found[name])) for name in self._settings.tools]
 
     async def close(self) -> None:
-        if self._session is not None:
-            await self._session.close()
+        for session in (*self._lingering, self._session):
+            if session is not None:
+                await session.close()
 
     async def _listed(self) -> tuple[list[Any], dict[str, str]]:
         """The server's tools, and what is wrong with those that cannot be used."""
@@ -81,9 +83,15 @@ class McpSource:
 
     def _current(self) -> Session:
         """The session that calls use now; a new one where the last one is over."""
-        if self._session is None or not self._session.usable:
-            self._session = Session(self._settings, self._env, self._headers, self._session)
-        return self._session
+        before = self._session
+        if before is None or not before.usable:
+            self._lingering = [one for one in self._lingering if one.lingers]
+            if before is not None and before.lingers:
+                self._lingering.append(before)
+                before = None
+            self._session = Session(self._settings, self._env, self._headers, before)
+            return self._session
+        return before
 
     def _ready(self, tool: Any) -> ReadyTool:  # noqa: ANN401  the client's own type
         given = self._settings
@@ -118,7 +126,7 @@ class McpSource:
             raise
         except MCPError as problem:
             if watch.unknown_session or self._unasked(problem, watch):
-                session.leave()
+                session.retire()
                 raise _SessionLost from None
             raise self._hidden(_told(problem, watch)) from None
         except ValidationError:

@@ -14,6 +14,7 @@ from proxy.pipelines.runs import Trace
 from proxy.pipelines.settings import McpTools
 from proxy.pipelines.tools.kit import ReadyTool, ToolCall, run_call
 from proxy.pipelines.tools.mcp import McpSource
+from tests.support.held import held, nothing_more_than
 from tests.support.old_mcp import OldMcp, old_mcp
 
 TRACE = Trace(0xABC, 0xDEF, 1)
@@ -106,6 +107,19 @@ async def test_a_program_gets_sound_arguments_too():
         assert await called(tools, "echo", '{"text": "a\\ud800"}') == "a?"
         for levels in (300, 900):
             assert await called(tools, "echo", deep(levels)[:-1] + ',"text":""}') == "bad_arguments"
+
+
+@pytest.mark.parametrize("refusal", [(404, ""), (400, "Session not found")])
+async def test_a_call_whose_session_is_refused_takes_no_other_with_it(refusal: tuple[int, str]):
+    """One that the server has begun to answer goes on in the old session, which ends with it."""
+    before = held()
+    async with old_mcp() as server, tools_of(url=server.url, tools=("echo", "facts")) as tools:
+        server.refusal, server.refused = refusal, "facts"
+        async with beside(server, tools):
+            assert await called(tools, "facts", "{}") == "server_gone"
+        assert server.asked["tools/call"] == 3
+        assert (await called(tools, "echo", "{}")).startswith("hei")
+    await nothing_more_than(before)
 
 
 async def test_an_error_of_a_live_server_is_the_tools_whatever_its_code():
