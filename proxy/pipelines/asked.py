@@ -32,6 +32,8 @@ def tools_of(asked: dict[str, Any]) -> set[str]:
     if not isinstance(tools, list):
         raise PipelineProblem(400, "invalid_request_error", "tools must be a list")
     named = [inner_of(tool).get("name") for tool in tools]
+    legacy = asked.get("functions")  # as tools were called before
+    named += [one.get("name") for one in legacy if isinstance(one, dict)] if isinstance(legacy, list) else []
     return {name for name in named if isinstance(name, str)}
 
 

@@ -36,13 +36,28 @@ class StreamedCalls:
         self._asked: list[_Asked] = []
         self._open: dict[int, _Asked] = {}
         self._theirs = 0
+        self._legacy_theirs = False
         self.told = False
         """Whether there was anything, if it is a call or not."""
 
     @property
     def theirs(self) -> bool:
         """Whether one of them is the client's."""
-        return self._theirs > 0
+        return self._theirs > 0 or self._legacy_theirs
+
+    def take_legacy(self, message: dict[str, Any]) -> None:
+        """Leave a ``function_call``, the form before ``tool_calls``, in a delta or a whole message
+        only where it is of a function of the client's.
+        """
+        if "function_call" not in message:
+            return
+        given = message["function_call"]
+        name = given.get("name") if isinstance(given, dict) else None
+        if isinstance(name, str) and name:
+            self._legacy_theirs = self._is_theirs(name)
+        if not self._legacy_theirs:
+            del message["function_call"]
+            self.told = self.told or bool(given)
 
     def own(self) -> list[ToolCall]:
         """Those that are not the client's; one without a name is one of them, unless it is empty."""

@@ -177,6 +177,7 @@ class Round:
         asked = delta.pop("tool_calls", None)
         theirs = self._calls.take(asked if isinstance(asked, list) else [asked]) if asked else []
         self._hear(delta)
+        self._calls.take_legacy(delta)
         if theirs:
             delta["tool_calls"] = theirs
         if "role" in delta and not self._out.role_due():
@@ -238,8 +239,9 @@ class Round:
         result.text = content if isinstance(content, str) else ""
         result.reasoning = {n: message[n] for n in REASONING if message.get(n) is not None}
         result.calls, theirs = whole_calls(message, self._is_theirs)
-        result.theirs = bool(theirs)
-        _refuse_unread(result, told=bool(message.get("tool_calls")))
+        self._calls.take_legacy(message)
+        result.theirs = bool(theirs) or self._calls.theirs
+        _refuse_unread(result, told=bool(message.get("tool_calls")) or self._calls.told)
         result.cut = choice.get("finish_reason") in CUT
         if theirs:
             message["tool_calls"] = theirs
@@ -256,7 +258,7 @@ def _refuse_unread(result: RoundResult, *, told: bool) -> None:
 
 def _name_end(choice: dict[str, Any], theirs: bool) -> None:
     """An answer that shows the client no call does not end in calls."""
-    if choice.get("finish_reason") == "tool_calls" and not theirs:
+    if choice.get("finish_reason") in ("tool_calls", "function_call") and not theirs:
         choice["finish_reason"] = "stop"
 
 
