@@ -15,6 +15,7 @@ import uvicorn
 
 from proxy.arrival import make_listener
 from proxy.errors import ProxyError
+from proxy.left_behind import with_its_end
 from proxy.middleware import App
 from proxy.protocol import StampingProtocol
 from proxy.recorder import Recorder
@@ -86,7 +87,8 @@ def run_loop(main: Coroutine[Any, Any, T], stopping: Stopping | None = None) -> 
             run: Any = asyncio.run
         else:
             run = uvloop.run
-        return run(main if stopping is None else stopping.watched(main))  # type: ignore[no-any-return]
+        watched = main if stopping is None else stopping.watched(main)
+        return run(with_its_end(watched))  # type: ignore[no-any-return]
     except asyncio.CancelledError:
         if stopping is None or not stopping.told:
             raise

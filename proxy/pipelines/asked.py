@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from proxy.pipelines.calls import inner_of
 from proxy.pipelines.problems import PipelineProblem
 from proxy.pipelines.text import clean
+
+_COUNTS = ("prompt_tokens", "completion_tokens", "total_tokens")
 
 
 def checked(asked: dict[str, Any]) -> list[Any]:
@@ -29,6 +32,8 @@ def tools_of(asked: dict[str, Any]) -> set[str]:
     if not isinstance(tools, list):
         raise PipelineProblem(400, "invalid_request_error", "tools must be a list")
     named = [inner_of(tool).get("name") for tool in tools]
+    legacy = asked.get("functions")  # as tools were called before
+    named += [one.get("name") for one in legacy if isinstance(one, dict)] if isinstance(legacy, list) else []
     return {name for name in named if isinstance(name, str)}
 
 
@@ -58,6 +63,22 @@ def query(messages: list[Any]) -> str:
                 texts = [p.get("text") for p in content if isinstance(p, dict)]
                 return clean(" ".join(t for t in texts if isinstance(t, str)))
     return ""
+
+
+def sum_usage(told: Sequence[dict[str, Any] | None]) -> dict[str, Any]:
+    """What several answers cost together; nothing where one did not tell it: a part of the counts
+    would look like the whole. Of the main counts each stands where all told it.
+    """
+    total: dict[str, Any] = {}
+    known = [one for one in told if one]
+    if len(known) < len(told):
+        return total
+    for one in known:
+        add_usage(total, one)
+    partly = (n for n in _COUNTS if not all(_is_number(one.get(n)) for one in known))
+    for name in partly:
+        total.pop(name, None)
+    return total
 
 
 def add_usage(total: dict[str, Any], more: dict[str, Any]) -> None:

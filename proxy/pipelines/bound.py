@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import functools
 import inspect
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 from pydantic import PydanticSchemaGenerationError, PydanticUserError, TypeAdapter, ValidationError
+from pydantic.json_schema import PydanticJsonSchemaWarning
 from pydantic_core import ArgsKwargs
 
 from proxy.errors import ProxyError
@@ -22,7 +24,9 @@ class Bound:
     def __init__(self, function: Callable[..., Any]) -> None:
         """Raises :class:`ProxyError` where its parameters cannot be told as JSON Schema."""
         try:
-            self.schema: dict[str, Any] = TypeAdapter(function).json_schema()  # type: ignore[arg-type]
+            with warnings.catch_warnings():  # a default that is no JSON is left out, which harms nobody
+                warnings.simplefilter("ignore", PydanticJsonSchemaWarning)
+                self.schema: dict[str, Any] = TypeAdapter(function).json_schema()  # type: ignore[arg-type]
         except (PydanticUserError, PydanticSchemaGenerationError, NameError) as problem:
             raise ProxyError(
                 f"its annotations make no JSON Schema ({type(problem).__name__}): annotate its "

@@ -87,6 +87,13 @@ async def _kept(work: Awaitable[Any]) -> Any:  # noqa: ANN401
         raise _failed(raised) from None
 
 
+def _name_of(work: Awaitable[Any]) -> str:
+    """The function's, where ``work`` is its coroutine."""
+    name = getattr(work, "__qualname__", type(work).__name__)
+    frame = getattr(work, "cr_frame", None)
+    return name if frame is None else f"{frame.f_globals.get('__name__')}:{name}"
+
+
 def _failed(raised: BaseException) -> StageProblem:
     name = type(raised).__name__
     return StageProblem(name, f"it failed: {name}")
@@ -130,7 +137,7 @@ class Callables:
             if inspect.iscoroutine(work):
                 work.close()
             raise StageProblem("busy", f"{MOST_THREADS} coroutines cannot be ended: try again later")
-        task = asyncio.create_task(_kept(work))
+        task = asyncio.create_task(_kept(work), name=f"function {_name_of(work)}")
         try:
             await asyncio.wait({task})
         except asyncio.CancelledError:

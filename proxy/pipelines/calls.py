@@ -17,7 +17,7 @@ MOST_CALLS = 128
 @dataclass(slots=True)
 class _Asked:
     """A tool call while its pieces come; ``outward`` is its index for the client, where it is the
-    client's. Until its name is known nobody can tell, and its pieces are ``waiting``.
+    client's. Until its name is whole nobody can tell, and its pieces are ``waiting``.
     """
 
     id: str
@@ -36,13 +36,28 @@ class StreamedCalls:
         self._asked: list[_Asked] = []
         self._open: dict[int, _Asked] = {}
         self._theirs = 0
+        self._legacy_theirs = False
         self.told = False
         """Whether there was anything, if it is a call or not."""
 
     @property
     def theirs(self) -> bool:
         """Whether one of them is the client's."""
-        return self._theirs > 0
+        return self._theirs > 0 or self._legacy_theirs
+
+    def take_legacy(self, message: dict[str, Any]) -> None:
+        """Leave a ``function_call``, the form before ``tool_calls``, in a delta or a whole message
+        only where it is of a function of the client's.
+        """
+        if "function_call" not in message:
+            return
+        given = message["function_call"]
+        name = given.get("name") if isinstance(given, dict) else None
+        if isinstance(name, str) and name:
+            self._legacy_theirs = self._is_theirs(name)
+        if not self._legacy_theirs:
+            del message["function_call"]
+            self.told = self.told or bool(given)
 
     def own(self) -> list[ToolCall]:
         """Those that are not the client's; one without a name is one of them, unless it is empty."""
@@ -61,11 +76,12 @@ class StreamedCalls:
             inner = inner_of(one)
             asked = self._at(index if isinstance(index, int) else number, one, inner)
             asked.pieces.append(_arguments(inner))
-            if not asked.name:
-                asked.waiting.append(one)
-            elif asked.outward is not None:
-                passed += [{**piece, "index": asked.outward} for piece in (*asked.waiting, one)]
-                asked.waiting.clear()
+            asked.waiting.append(one)
+            if asked.outward is not None:
+                passed += [{**piece, "index": asked.outward} for piece in asked.waiting]
+            elif not asked.name or not any(asked.pieces):
+                continue  # whose it is may be told yet
+            asked.waiting.clear()
         return passed
 
     def _at(self, index: int, one: dict[str, Any], inner: dict[str, Any]) -> _Asked:
@@ -86,11 +102,13 @@ class StreamedCalls:
         return made
 
     def _name(self, asked: _Asked, name: str) -> None:
-        """The first name that is told is the call's, and says whose it is."""
-        if asked.name or not name:
+        """A name may come in pieces before the arguments, or whole with each piece of them; it says
+        whose the call is.
+        """
+        if not name or (asked.name and (name == asked.name or any(asked.pieces))):
             return
-        asked.name = name
-        if self._is_theirs(name):
+        asked.name += name
+        if asked.outward is None and self._is_theirs(asked.name):
             asked.outward, self._theirs = self._theirs, self._theirs + 1
 
 

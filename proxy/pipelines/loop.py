@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from proxy.middleware import App, Receive, Scope
-from proxy.pipelines.asked import add_usage, checked, led, query, tools_of
+from proxy.pipelines.asked import checked, led, query, sum_usage, tools_of
 from proxy.pipelines.documents import Document, Retrieves, system_text
 from proxy.pipelines.outward import Outward
 from proxy.pipelines.problems import PipelineProblem, StageProblem
@@ -51,7 +51,7 @@ class Loop:
         self._settings = pipeline.settings
         self._app, self._scope, self._receive = app, scope, receive
         self._out, self._live, self._runs = out, live, runs
-        self._usage: dict[str, Any] = {}
+        self._usages: list[dict[str, Any] | None] = []
         self._text = ""
         self._said = False
         self._stream = False
@@ -77,7 +77,7 @@ class Loop:
             result = await self._round({**body, "messages": messages}, their_tools, number)
             if result is None:
                 return
-            add_usage(self._usage, result.usage or {})
+            self._usages.append(result.usage)
             # a call that was cut short lacks arguments, and "none" forbids what the model does
             if result.is_last or asked.get("tool_choice") == "none":
                 await self._end(asked, result)
@@ -187,8 +187,10 @@ class Loop:
             message = body["choices"][0]["message"]
             if self._text and isinstance(message.get("content"), str | None):
                 message["content"] = self._text + self._between(result.text) + result.text
-            if self._usage:
-                body["usage"] = self._usage
+            if usage := sum_usage(self._usages):
+                body["usage"] = usage
+            elif len(self._usages) > 1:
+                body.pop("usage", None)  # it is of the last round alone
             await self._out.whole(200, body)
             return
         if result.whole is not None:
@@ -196,9 +198,10 @@ class Loop:
         if result.finish is not None:
             await self._out.chunk(result.finish)
         options = asked.get("stream_options")
-        if self._usage and isinstance(options, dict) and options.get("include_usage"):
+        usage = sum_usage(self._usages)
+        if usage and isinstance(options, dict) and options.get("include_usage"):
             await self._out.chunk(
-                {"object": "chat.completion.chunk", "choices": [], "usage": self._usage}
+                {"object": "chat.completion.chunk", "choices": [], "usage": usage}
             )
         await self._out.done()
 

@@ -82,6 +82,7 @@ class Round:
         self._body = bytearray()
         self._ended = False
         self._calls = StreamedCalls(is_theirs)
+        self._index: object = None
         self._done = False
         self._retry_after: bytes | None = None
         self._problem: PipelineProblem | None = None
@@ -168,15 +169,15 @@ class Round:
             raise _of_error(chunk, 502)
         if isinstance(chunk.get("usage"), dict):
             self.result.usage = chunk["usage"]
-        choices = chunk.get("choices")
-        if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
+        choice = self._choice_of(chunk.get("choices"))
+        if choice is None:
             return
-        choice = choices[0]
         delta = choice.get("delta")
         delta = dict(delta) if isinstance(delta, dict) else {}
         asked = delta.pop("tool_calls", None)
         theirs = self._calls.take(asked if isinstance(asked, list) else [asked]) if asked else []
         self._hear(delta)
+        self._calls.take_legacy(delta)
         if theirs:
             delta["tool_calls"] = theirs
         if "role" in delta and not self._out.role_due():
@@ -194,6 +195,13 @@ class Round:
             await self._out.chunk(
                 {**plain, "choices": [{**choice, "delta": delta, "finish_reason": None}]}
             )
+
+    def _choice_of(self, choices: object) -> dict[str, Any] | None:
+        """The one that the client gets: the first that is told, in all chunks."""
+        told = [c for c in choices if isinstance(c, dict)] if isinstance(choices, list) else []
+        if self._index is None and told:
+            self._index = told[0].get("index") or 0
+        return next((c for c in told if (c.get("index") or 0) == self._index), None)
 
     def _hear(self, delta: dict[str, Any]) -> None:
         """Keep what a piece says; the first text after an earlier round's goes on with a blank line."""
@@ -234,12 +242,14 @@ class Round:
         message = choice.get("message") if isinstance(choice, dict) else None
         if not isinstance(choice, dict) or not isinstance(message, dict):
             raise PipelineProblem(502, "bad_answer", "the model's answer holds no message")
+        body["choices"] = [choice]
         content = message.get("content")
         result.text = content if isinstance(content, str) else ""
         result.reasoning = {n: message[n] for n in REASONING if message.get(n) is not None}
         result.calls, theirs = whole_calls(message, self._is_theirs)
-        result.theirs = bool(theirs)
-        _refuse_unread(result, told=bool(message.get("tool_calls")))
+        self._calls.take_legacy(message)
+        result.theirs = bool(theirs) or self._calls.theirs
+        _refuse_unread(result, told=bool(message.get("tool_calls")) or self._calls.told)
         result.cut = choice.get("finish_reason") in CUT
         if theirs:
             message["tool_calls"] = theirs
@@ -256,7 +266,7 @@ def _refuse_unread(result: RoundResult, *, told: bool) -> None:
 
 def _name_end(choice: dict[str, Any], theirs: bool) -> None:
     """An answer that shows the client no call does not end in calls."""
-    if choice.get("finish_reason") == "tool_calls" and not theirs:
+    if choice.get("finish_reason") in ("tool_calls", "function_call") and not theirs:
         choice["finish_reason"] = "stop"
 
 

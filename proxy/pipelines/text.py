@@ -73,6 +73,18 @@ def strict(text: str) -> Any:  # noqa: ANN401
     return json.loads(text, parse_constant=_refuse, parse_float=_finite)
 
 
+def sendable(text: str) -> Any:  # noqa: ANN401
+    """What :func:`strict` reads of ``text``; a lone surrogate in a name or a text becomes a question
+    mark: no message can hold it.
+    """
+    given = strict(text)
+    try:
+        json.dumps(given, ensure_ascii=False).encode()
+    except UnicodeEncodeError as problem:
+        return strict(problem.object.encode("utf-8", "replace").decode())
+    return given
+
+
 def _finite(text: str) -> float | int:
     number = float(text)
     if math.isinf(number):

@@ -15,6 +15,7 @@ from proxy.pipelines.problems import StageProblem
 
 KEPT_S = 4.0
 """Shorter than servers keep a connection (5 s and more), so that none is used as it closes."""
+REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _EMBEDDING = tuple(map(ipaddress.IPv6Network, ("::ffff:0:0/96", "::/96", "64:ff9b::/96")))
 
 
@@ -131,11 +132,12 @@ class Web:
             raise StageProblem("not_started", "the HTTP client is not started")
         try:
             async with self._session.request(
-                method, target, headers=headers, json=body, allow_redirects=False
-            ) as answer:
-                if 300 <= answer.status < 400:
+                method, target, headers=headers, json=body, allow_redirects=False,
+                skip_auto_headers=None if body is not None else ("Content-Type",),
+            ) as answer:  # fmt: skip
+                if answer.status in REDIRECTS:
                     raise StageProblem("redirect_refused", "the server redirects, which is refused")
-                if answer.status >= 400:
+                if answer.status >= 300:
                     said = await _sentence(answer) if telling else ""
                     raise StageProblem(
                         str(answer.status), said or f"the server answered {answer.status}"

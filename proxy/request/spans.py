@@ -280,7 +280,7 @@ def _tokens(record: RequestRecord) -> Iterator[tuple[str, AttributeValue]]:
         (semconv.REASONING_TOKENS, [c.reasoning_tokens for c in calls]),
     ):
         known = [count for count in given if count is not None]
-        if known:
+        if len(known) == len(given):  # a part would look like the whole
             yield name, sum(known)
 
 

@@ -32,8 +32,8 @@ SAYS: dict[str, Any] = {
 class OldMcp:
     """``sessions`` are those that it knows; ``gate`` holds back what it is
     asked by the methods in ``held``; ``refusal``
-    is the status and text with which it refuses a session that it does not know; ``tools`` are
-    those that it lists.
+    is the status and text with which it refuses a session that it does not know, and each call of
+    the tool ``refused``; ``tools`` are those that it lists.
     """
 
     url: str = ""
@@ -43,6 +43,7 @@ class OldMcp:
     waiting: asyncio.Event = field(default_factory=asyncio.Event)
     held: str = ""
     refusal: tuple[int, str] = (404, "")
+    refused: str = ""
     tools: list[Any] = field(default_factory=lambda: list(TOOLS))
 
     async def post(self, request: web.Request) -> web.StreamResponse:
@@ -68,6 +69,8 @@ class OldMcp:
             return web.Response(status=self.refusal[0], text=self.refusal[1])
         if "id" not in body:
             return web.Response(status=202)
+        if method == "tools/call" and body["params"]["name"] == self.refused:
+            return web.Response(status=self.refusal[0], text=self.refusal[1])
         result = {"tools": self.tools} if method == "tools/list" else SAYS[body["params"]["name"]]
         return web.json_response({"jsonrpc": "2.0", "id": body["id"], "result": result})
 

@@ -12,7 +12,7 @@ import jsonschema
 from proxy.errors import ProxyError
 from proxy.pipelines.problems import StageProblem
 from proxy.pipelines.runs import Runs, Trace
-from proxy.pipelines.text import clean, strict
+from proxy.pipelines.text import clean, sendable
 from proxy.pipelines.tools.check import Check, TooManySteps
 
 Call = Callable[[dict[str, Any], Trace], Awaitable[str]]
@@ -99,7 +99,7 @@ async def run_call(call: ToolCall, tools: Mapping[str, ReadyTool], runs: Runs) -
 
 def _arguments(call: ToolCall, tool: ReadyTool) -> dict[str, Any]:
     try:
-        given = strict(call.arguments or "{}")
+        given = sendable(call.arguments or "{}")
     except (ValueError, RecursionError):
         raise StageProblem("bad_arguments", "the arguments are no valid JSON") from None
     if not isinstance(given, dict):

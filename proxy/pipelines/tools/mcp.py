@@ -29,6 +29,8 @@ from proxy.pipelines.tools.mcp_web import GONE, WATCH, Watch
 MOST_PAGES = 50
 Answer = mcp_types.CallToolResult | mcp_types.InputRequiredResult
 _UNREADABLE = (mcp_types.PARSE_ERROR, mcp_types.INVALID_REQUEST)
+_CLOSED = ("Connection closed", "SSE stream ")
+"""How the official client's own words begin for a connection that closed."""
 _ANSWER: TypeAdapter[Answer] = TypeAdapter(Answer)
 
 
@@ -42,6 +44,7 @@ class McpSource:
         self._env = from_env(settings.env)
         self._headers = headers_from_env(settings.headers_env)
         self._session: Session | None = None
+        self._lingering: list[Session] = []
 
     async def start(self) -> list[ReadyTool]:
         listed, odd = await self._listed()
@@ -59,8 +62,9 @@ class McpSource:
         return [check_schema(self._ready(found[name])) for name in self._settings.tools]
 
     async def close(self) -> None:
-        if self._session is not None:
-            await self._session.close()
+        for session in (*self._lingering, self._session):
+            if session is not None:
+                await session.close()
 
     async def _listed(self) -> tuple[list[Any], dict[str, str]]:
         """The server's tools, and what is wrong with those that cannot be used."""
@@ -79,9 +83,15 @@ class McpSource:
 
     def _current(self) -> Session:
         """The session that calls use now; a new one where the last one is over."""
-        if self._session is None or not self._session.usable:
-            self._session = Session(self._settings, self._env, self._headers, self._session)
-        return self._session
+        before = self._session
+        if before is None or not before.usable:
+            self._lingering = [one for one in self._lingering if one.lingers]
+            if before is not None and before.lingers:
+                self._lingering.append(before)
+                before = None
+            self._session = Session(self._settings, self._env, self._headers, before)
+            return self._session
+        return before
 
     def _ready(self, tool: Any) -> ReadyTool:  # noqa: ANN401  the client's own type
         given = self._settings
@@ -92,6 +102,7 @@ class McpSource:
 
     def _call_of(self, name: str) -> Call:
         async def call(arguments: dict[str, Any], trace: Trace) -> str:
+            _check_sendable(name, arguments)
             try:
                 return await self._call(name, arguments, trace)
             except _SessionLost:  # the server refused it unseen: it has forgotten the session
@@ -115,7 +126,7 @@ class McpSource:
             raise
         except MCPError as problem:
             if watch.unknown_session or self._unasked(problem, watch):
-                session.leave()
+                session.retire()
                 raise _SessionLost from None
             raise self._hidden(_told(problem, watch)) from None
         except ValidationError:
@@ -139,6 +150,19 @@ class _SessionLost(StageProblem):
         super().__init__("server_gone", "the tool's server ended the session")
 
 
+def _check_sendable(name: str, arguments: dict[str, Any]) -> None:
+    """StageProblem where the client cannot write the call down. It finds that out with the message
+    in its hands, and over HTTP ends the session by it, with the calls of other requests.
+    """
+    params = {"name": name, "arguments": arguments}
+    try:
+        mcp_types.JSONRPCRequest(
+            jsonrpc="2.0", id=0, method="tools/call", params=params
+        ).model_dump_json(by_alias=True, exclude_unset=True)
+    except (ValueError, RecursionError):
+        raise StageProblem("bad_arguments", "the arguments are too deep to be sent") from None
+
+
 def _told(problem: MCPError, watch: Watch) -> StageProblem:
     """What the caller is told of an error that the client raised."""
     if watch.too_large or problem.code == TOO_LARGE:
@@ -147,7 +171,9 @@ def _told(problem: MCPError, watch: Watch) -> StageProblem:
         return watch.refused
     if watch.unreached:
         return StageProblem("server_gone", "the tool's server cannot be reached")
-    if problem.code in (mcp_types.CONNECTION_CLOSED, GONE):
+    # servers use the code of a closed connection for errors of their own
+    closed = problem.code == mcp_types.CONNECTION_CLOSED and str(problem).startswith(_CLOSED)
+    if closed or problem.code == GONE:
         return StageProblem("server_gone", "the tool's server ended during the call")
     if watch.status >= 400 and problem.code == mcp_types.INTERNAL_ERROR:
         return StageProblem(str(watch.status), f"the tool's server answered {watch.status}")

@@ -49,6 +49,7 @@ class Session:
         self.said = Said()
         """What the server said besides answers."""
         self._leave = asyncio.Event()
+        self._retired = False
         self._calls: set[anyio.CancelScope] = set()
         self._last_words: deque[str] = deque(maxlen=5)
         self._ready: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
@@ -58,7 +59,12 @@ class Session:
     @property
     def usable(self) -> bool:
         """Whether a call may still be tried in it."""
-        return not self._leave.is_set() and not self._keeper.done()
+        return not (self._retired or self._leave.is_set() or self._keeper.done())
+
+    @property
+    def lingers(self) -> bool:
+        """Whether it is retired, and calls of it go on."""
+        return self._retired and not self._keeper.done()
 
     async def client(self) -> Client:
         """The client, once the session has begun; a caller that leaves does not end that.
@@ -80,11 +86,21 @@ class Session:
                 return await work
             finally:
                 self._calls.discard(scope)
+                if self._retired and not self._calls:
+                    self.leave()
         raise StageProblem("server_gone", "the tool's server ended during the call")
 
     def leave(self) -> None:
         """End it soon: the next call begins another one."""
         self._leave.set()
+
+    def retire(self) -> None:
+        """Begin no call in it any more, and end it with the last that runs: a server may refuse one
+        call's session and still answer those that it began to.
+        """
+        self._retired = True
+        if not self._calls:
+            self.leave()
 
     async def close(self) -> None:
         """End it and wait for that."""

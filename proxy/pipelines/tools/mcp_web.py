@@ -18,7 +18,7 @@ import httpx2
 from yarl import URL
 
 from proxy.pipelines.problems import StageProblem
-from proxy.pipelines.web import KEPT_S, PublicResolver
+from proxy.pipelines.web import KEPT_S, REDIRECTS, PublicResolver
 
 CONNECT_S = 30.0
 READ_S = 300.0
@@ -118,7 +118,9 @@ class _Guarded(httpx2.AsyncBaseTransport):
             watch.status = answer.status
             if 300 <= answer.status < 400:
                 answer.close()
-                raise StageProblem("redirect_refused", "the tool's server redirects, which is refused")
+                if answer.status in REDIRECTS:
+                    raise StageProblem("redirect_refused", "the tool's server redirects, which is refused")
+                raise StageProblem(str(answer.status), f"the tool's server answered {answer.status}")
         in_session = watch is not None and "mcp-session-id" in request.headers
         if watch is not None and in_session and answer.status == 404:
             watch.unknown_session = True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import enum
 import json
+import warnings
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -134,3 +135,16 @@ def test_a_result_is_told_by_its_parts_and_not_by_its_name_in_python(value: obje
 def test_an_iterator_without_an_end_is_told_as_far_as_is_bearable():
     """And no further."""
     assert len(json.loads(as_text(numbers()))) == MOST_ITEMS
+
+
+def no_json(x: int = object()) -> str:  # type: ignore[assignment]
+    return str(x)
+
+
+def test_a_default_that_is_no_json_is_left_out_without_a_word():
+    """A start with one printed a library's warning; here each warning is an error."""
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        schema = Bound(no_json).schema
+    assert seen == []
+    assert "default" not in schema["properties"]["x"]

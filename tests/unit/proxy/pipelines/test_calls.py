@@ -75,3 +75,24 @@ def test_more_calls_than_are_read_fail_the_request():
         read(many)
     with pytest.raises(PipelineProblem, match="more than"):
         whole_calls({"tool_calls": many}, lambda _: False)
+
+
+@pytest.mark.parametrize(
+    "names", [["p", "id"], ["p", "", "i", "d"], ["p", "id", "pid"], ["pid", "pid"], ["", "pid"]]
+)
+def test_a_name_in_pieces_is_joined_and_one_told_again_is_not(names: list[str]):
+    """As official clients do; the arguments come behind it."""
+    deltas = [[piece(0, "a" if i == 0 else None, name=name, arguments="")] for i, name in enumerate(names)]
+    again = [[piece(0, name="pid", arguments="{")], [piece(0, name="pid", arguments="}")]]
+    assert read(*deltas, [piece(0, arguments="{}")]) == [("a", "pid", "{}")]
+    assert read(*deltas, *again) == [("a", "pid", "{}")]
+
+
+def test_the_pieces_of_a_clients_name_reach_the_client_once_it_is_whole():
+    """All of them, in their order, as they came: the client joins them itself."""
+    calls = StreamedCalls(lambda name: name == "mine")
+    first, second, third = piece(0, "a", name="mi"), piece(0, name="ne"), piece(0, arguments="{}")
+    assert calls.take([first]) == []
+    assert calls.take([second]) == [{**first, "index": 0}, {**second, "index": 0}]
+    assert calls.take([third]) == [{**third, "index": 0}]
+    assert calls.own() == []

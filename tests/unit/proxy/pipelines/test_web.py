@@ -69,3 +69,33 @@ async def test_requests_that_are_cancelled_use_up_no_connections():
         await asyncio.gather(*map(worker, range(20)))
         asked = [client.ask("POST", server.url, {}, {}, 100) for _ in range(10)]
         assert await asyncio.wait_for(asyncio.gather(*asked), 10) == [b"{}"] * 10
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "GET"])
+async def test_a_request_without_a_body_names_no_type_of_one(method: str):
+    """Nor does one with a body lose its own."""
+    ok = Reply([b"{}"], content_type="application/json", framing="length")
+    web = Web()
+    await web.start()
+    try:
+        async with fake_llm(ok) as server:
+            await web.ask(method, server.url, {}, None, 1000)
+            await web.ask("POST", server.url, {}, {}, 1000)
+            kinds = [asked.header("content-type") for asked in server.requests]
+    finally:
+        await web.close()
+    assert kinds == [None, "application/json"]
+
+
+@pytest.mark.parametrize(("status", "kind"), [(304, "304"), (300, "300"), (302, "redirect_refused")])
+async def test_a_status_that_leads_nowhere_is_no_redirect(status: int, kind: str):
+    """It is told as any other."""
+    web = Web()
+    await web.start()
+    try:
+        async with fake_llm(Reply([b""], status=status, framing="length")) as server:
+            with pytest.raises(StageProblem) as told:
+                await web.ask("GET", server.url, {}, None, 1000)
+    finally:
+        await web.close()
+    assert told.value.kind == kind
