@@ -76,6 +76,7 @@ def serve(config_file: Path | None, **given: Any) -> None:  # noqa: ANN401
 
     Flags after -- go to vLLM: stagelens serve --model M -- --max-model-len 2048
     """
+    from proxy.left_behind import leave
     from stagelens.serving import ServePorts
     from stagelens.serving import serve as run
     from stagelens.settings import load_config
@@ -108,7 +109,7 @@ def serve(config_file: Path | None, **given: Any) -> None:  # noqa: ANN401
     except KeyboardInterrupt:
         sys.stderr.write("stagelens: stopped before it served\n")
         code = 130
-    sys.exit(code)
+    leave(code)
 
 
 def _upstream(

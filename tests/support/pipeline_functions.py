@@ -63,6 +63,11 @@ async def stay() -> str:
     return "gone"
 
 
+async def stay_in_a_thread() -> str:
+    """Its cancel ends it, and not the thread that it waited for."""
+    return await asyncio.to_thread(lambda: str(LET_GO.wait()))
+
+
 async def stay_finding(query: str, top_k: int) -> list[str]:
     """The same of a retriever."""
     return [await stay()][: top_k * len(query)]
