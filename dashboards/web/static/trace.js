@@ -100,16 +100,22 @@ function record(request) {
   const ran = request.stages.filter((s) => s.ns > 0 || s.count);
   const rows = ran.map((s) => [s.part_of ? `· ${s.stage} (in ${s.part_of})` : s.stage, time(s.ns), share(s.share), count(s.count)]);
   const parts = ran.filter((s) => !s.part_of).map((s) => ({ stage: s.stage, size: s.ns, title: `${s.stage}: ${time(s.ns)}` }));
+  const words = (...given) => given.filter(Boolean).join(", ") || "no data";
   const told = [
+    ["model", words(request.model)], ["operation", request.operation || "no model call"], ["route", words(request.route)],
+    ["answer", `${request.stream ? "streamed" : "not streamed"}, ${many(request.choices, "choice")}`],
     ["first chunk", time(request.first_chunk_ns)], ["first token (TTFT)", time(request.ttft_ns)],
     ["first answer", time(request.first_answer_ns)], ["TPOT", time(request.tpot_ns)],
     ["longest gap", `${time(request.itl_max_ns)} of ${many(request.itl_n, `${request.itl_kind ?? ""} gap`.trim())}`],
-    ["status", [request.status, request.error_type, request.finish_reason].filter(Boolean).join(", ")],
-    ["tokens in / out / cached", `${count(request.input_tokens)} / ${count(request.output_tokens)} / ${count(request.cached_tokens)}`],
+    ["status", words(request.status, request.error_type)], ["finish reason", words(request.finish_reason)],
+    ["HTTP status", request.http_status === null ? "no response" : String(request.http_status)],
+    ["tokens in / out / cached / reasoning", ["input", "output", "cached", "reasoning"].map((kind) => count(request[`${kind}_tokens`])).join(" / ")],
     ["at arrival", `${count(request.in_flight)} others in the proxy, ${count(request.running)} running, ${count(request.waiting)} waiting`],
     ["preemptions", count(request.preemptions)],
     ["warm", request.warm === null ? "not known" : request.warm ? "yes" : `no: ${request.cold_reason ?? "not said"}`],
     ["times told by", [request.source ?? "not known", ...request.source_detail].join(", ")],
+    ["service", words(request.service)], ["service instance", words(request.service_instance)],
+    ["cost", request.cost === null ? "no data" : String(Number(request.cost.toPrecision(6)))],
     ...Object.entries(request.tags).map(([name, value]) => [`tag ${name}`, value]),
     ...request.repairs.map((rule) => ["mended", rule]),
   ];
