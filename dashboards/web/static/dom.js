@@ -71,6 +71,14 @@ export const count = (n) => (n === null || n === undefined ? "no data" : Math.ab
 export const many = (n, what) => `${count(n)} ${what}${n === 1 ? "" : "s"}`;
 // What rounds to zero has no sign.
 export const percent = (part) => `${fixed(part * 100, 1).replace(/^-(0\.0)$/, "$1").replace("-", "−")} %`;
+// With three digits, as the command line writes it: a low rate is no 0.
+export function rate(value) {
+  if (value === null || value === undefined) return "no data";
+  if (Math.abs(value) >= BEYOND) return beyond(value);
+  const digits = [[100, 0], [10, 1], [1, 2]].find(([least]) => value >= least)?.[1];
+  return digits === undefined ? String(Number(value.toPrecision(3)))
+    : value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+}
 export const share = (part) => (part === null || part === undefined ? "no data" : percent(part));
 export const when = (ns) => new Date(ns / 1e6).toLocaleString();
 export const zone = () => Intl.DateTimeFormat().resolvedOptions().timeZone;
