@@ -21,7 +21,7 @@ from dashboards.queries.intervals import MOST_VALUES
 from dashboards.queries.measures import LEVEL_NAMES
 from dashboards.terminal.report import MEASURE_NAMES
 from dashboards.terminal.text import rate
-from dashboards.times import many, to_text
+from dashboards.times import many, percent, to_text
 from dashboards.visible import short
 
 _BELOW: Final = (
@@ -222,4 +222,4 @@ def _lost(losses: Losses) -> str:
 
 
 def _share(value: float | None) -> str:
-    return "no data" if value is None else f"{value * 100:.1f} %"
+    return "no data" if value is None else percent(value, 1)

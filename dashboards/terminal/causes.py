@@ -10,7 +10,7 @@ from dashboards.models.attribution import Attribution
 from dashboards.models.interference import Interference, InterferenceFigures
 from dashboards.models.path import CriticalPath, PathStep, TracePath
 from dashboards.terminal.tables import label_of, print_lines, print_table
-from dashboards.terminal.text import NO_DATA, Unit, decimals, exact_ms, in_unit, number, unit_for
+from dashboards.terminal.text import NO_DATA, Unit, decimals, exact_ms, in_unit, number, percents, unit_for
 from dashboards.times import many
 from dashboards.visible import told_apart
 
@@ -156,7 +156,7 @@ def _worst(console: Console, one: InterferenceFigures) -> None:
 
 
 def _percent(share: float | None) -> str:
-    return NO_DATA if share is None else f"{share * 100:.1f}"
+    return percents([share])[0]
 
 
 def _signed(ns: float | None, unit_ns: int) -> str:

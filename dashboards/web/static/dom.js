@@ -53,6 +53,8 @@ export function time(ns) {
   if (ns < 0) return `−${time(-ns)}`;
   if (ns >= BEYOND * 1e9) return `${beyond(ns / 1e9)} s`;
   const ms = ns / 1e6;
+  if (ms >= 86400000) return `${(ms / 86400000).toFixed(2)} d`;
+  if (ms >= 3600000) return `${(ms / 3600000).toFixed(2)} h`;
   if (ms >= 60000) return `${(ms / 60000).toFixed(1)} min`;
   if (ms >= 1000) return `${(ms / 1000).toFixed(2)} s`;
   if (ms >= 1) return `${ms.toFixed(1)} ms`;
@@ -79,7 +81,13 @@ export function rate(value) {
   return digits === undefined ? String(Number(value.toPrecision(3)))
     : value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
 }
-export const share = (part) => (part === null || part === undefined ? "no data" : percent(part));
+// Only 0 is told as 0, and only all as 100.
+export function share(part) {
+  if (part === null || part === undefined) return "no data";
+  const told = percent(part);
+  if (part > 0 && told === "0.0 %") return "<0.1 %";
+  return part < 1 && told === "100.0 %" ? ">99.9 %" : told;
+}
 export const when = (ns) => new Date(ns / 1e6).toLocaleString();
 export const zone = () => Intl.DateTimeFormat().resolvedOptions().timeZone;
 
@@ -132,3 +140,6 @@ export function signed(ns) {
   if (ns === null || ns === undefined) return "no data";
   return ns < 0 ? `−${time(-ns)}` : `+${time(ns)}`;
 }
+
+// A change of a figure, with its sign; what rounds to zero has none.
+export const change = (part) => (part > 0 && percent(part) !== "0.0 %" ? `+${percent(part)}` : percent(part));

@@ -9,6 +9,7 @@ import pytest
 from dashboards.api import build_api
 from dashboards.filters import parse_filters
 from dashboards.html.report import render_html
+from dashboards.html.tables import time as html_time
 from dashboards.source import StoreSource
 from dashboards.terminal.text import rate
 from tests.support.browser import S, served, shown
@@ -53,3 +54,30 @@ def test_a_low_rate_is_no_0_in_the_html_report(url, module_store):
     filters = parse_filters(now_unix_ns=NOW_UNIX_NS, model=["low"])
     text = render_html(source.report(filters, ()), [source.series(filters, m) for m in ("e2e", "ttft")])
     assert text.count('<span class="whole">0.000977</span>') == 2
+
+
+def test_a_share_is_0_or_100_percent_only_where_it_is(tab, url):
+    """A tenth of a per cent is the least that is told of the rest."""
+    tab.goto(url)
+    assert made(tab, "share", [0, 0.0004, 0.004, 0.5, 0.999, 0.9996, 1]) == [
+        "0.0 %", "<0.1 %", "0.4 %", "50.0 %", "99.9 %", ">99.9 %", "100.0 %"
+    ]  # fmt: skip
+
+
+def test_long_times_are_told_in_hours_and_days(tab, url):
+    """No row of minutes; the HTML report has the same units."""
+    tab.goto(url)
+    values = [59 * 60 * S, 3600 * S, 90_000_000 * S, -7200 * S]
+    assert made(tab, "time", values) == ["59.0 min", "1.00 h", "1041.67 d", "−2.00 h"]
+    assert [html_time(value) for value in values[:3]] == ["59.0 min", "1.00 h", "1041.67 d"]
+
+
+def test_a_change_has_its_sign(tab, url):
+    """A rise as well as a fall, in the table of a what-if; what rounds to zero has none."""
+    tab.goto(url)
+    assert made(tab, "change", [0.6, -0.25, 0, 0.0004, -0.0004]) == [
+        "+60.0 %", "−25.0 %", "0.0 %", "0.0 %", "0.0 %"
+    ]  # fmt: skip
+    shown(tab, url, view="whatif", model="low", change="decode=+60%")
+    cells = tab.get_by_role("region", name="would bring").locator("tbody tr").first.locator("td")
+    assert cells.nth(2).inner_text() == "+60.0 %"

@@ -23,6 +23,7 @@ from dashboards.terminal.text import (
     rate,
     unit_for,
 )
+from dashboards.times import percent
 from dashboards.visible import told_apart, visible
 
 
@@ -132,3 +133,12 @@ def test_ids_that_stand_together_are_told_apart():
     middles = ["a" * 16 + "b" + "a" * 15, "a" * 32]
     assert list(map(told_apart(middles), middles)) == middles
     assert told_apart([])("not known") == "not known"
+
+
+def test_a_share_is_told_as_none_or_all_only_where_it_is():
+    """In a sentence with a digit more where it would round to that, in a column by a bound."""
+    told = [percent(part) for part in (0, 1 / 240, 0.00001, 0.5, 0.999, 0.99999, 1, -0.0001, 1.5)]
+    assert told == ["0 %", "0.4 %", "<0.1 %", "50 %", "99.9 %", ">99.9 %", "100 %", "0 %", "150 %"]
+    assert percent(0.0001, 1) == "<0.1 %"
+    assert percents([0.9999, 0.0001]) == [">99.9", "<0.1"]
+    assert percents([1.0, 0.0]) == ["100.0", "0.0"]
