@@ -17,7 +17,7 @@ function cells(r, cut) {
     traceLink(r.trace_id, cut),
     when(r.start_unix_ns), r.model, r.route, r.error_type ? `${r.status}: ${r.error_type}` : r.status, time(r.ttft_ns),
     time(r.e2e_ns), count(r.input_tokens), count(r.output_tokens), count(r.cached_tokens),
-    `${r.longest_stage} ${time(r.longest_stage_ns)}`];
+    r.longest_stage === null ? "no data" : `${r.longest_stage} ${time(r.longest_stage_ns)}`];
 }
 
 export async function requests() {

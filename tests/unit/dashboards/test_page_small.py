@@ -56,6 +56,14 @@ def test_a_low_rate_is_no_0_in_the_html_report(url, module_store):
     assert text.count('<span class="whole">0.000977</span>') == 2
 
 
+@pytest.mark.parametrize("view", ["requests", "tail"])
+def test_a_request_that_ran_no_stage_has_no_longest_one(tab, url, module_store, view):
+    """Not the first of the stages with a time of 0."""
+    module_store.requests({"start": 3000 * S, "Status": "error", "Model": f"none-{view}"})
+    shown(tab, url, view=view, model=f"none-{view}")
+    assert tab.locator("tbody tr > :last-child").all_inner_texts() == ["no data"]
+
+
 def test_a_share_is_0_or_100_percent_only_where_it_is(tab, url):
     """A tenth of a per cent is the least that is told of the rest."""
     tab.goto(url)
