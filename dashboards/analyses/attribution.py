@@ -25,7 +25,7 @@ from dashboards.queries.dimensions import Dimension, dimensions, known, parse_by
 from dashboards.queries.measures import STAGE_COLUMNS
 from dashboards.queries.sample import Part, part_of
 from dashboards.times import in_words, many, percent
-from dashboards.visible import short
+from dashboards.visible import quoted, short
 from tracer.stages import Stage
 
 MEASURES: Final = ("e2e", "ttft")
@@ -259,7 +259,7 @@ def _reading(
     )
     said = [first]
     for one in [s for s in slices if s.stands_out and s.difference > 0][:3]:
-        value = "not known" if one.value is None else short(one.value)
+        value = "not known" if one.value is None else short(quoted(one.value))
         said.append(
             f"{short(one.dimension)} {value}: {percent(one.slow_share)} of the slow ones, "
             f"{percent(one.middle_share)} of the middle ones."

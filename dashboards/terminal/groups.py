@@ -19,6 +19,7 @@ from dashboards.terminal.figures import (
 )
 from dashboards.terminal.stage_style import colour
 from dashboards.terminal.text import NO_DATA, fit, number, percents, rate, shown
+from dashboards.visible import quoted
 
 LEAST_SHARE: Final = 0.01
 """A stage below this share of the time, in every group, gets no table of its own."""
@@ -125,6 +126,6 @@ def _longest(slice_: Slice) -> Text:
 
 def _label(slice_: Slice) -> str:
     return ", ".join(
-        _NONE_LABELS.get(name, "(unknown)") if value is None else value
+        _NONE_LABELS.get(name, "(unknown)") if value is None else quoted(value)
         for name, value in slice_.key.items()
     )

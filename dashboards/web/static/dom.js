@@ -1,9 +1,11 @@
 // Elements and figures. Text only ever goes in as text: names and attributes are hostile input.
 
 // Characters that are obeyed, turn what follows, or show nothing are written out, as visible.py does it.
-// Line ends and tabs stay, and the joiners between letters that are not ASCII: scripts and emoji need them.
-const HIDDEN = /(?![\t\n\r])(?!(?<=[^\x00-\x7f])[\u200c\u200d](?=[^\x00-\x7f]))[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0]/gu;
+// So are line ends and tabs, which would look like blanks. The joiners between letters that are not ASCII stay: scripts and emoji need them.
+const HIDDEN = /(?!(?<=[^\x00-\x7f])[\u200c\u200d](?=[^\x00-\x7f]))[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0]/gu;
+const SHORT = { "\t": "\\t", "\n": "\\n", "\r": "\\r" };
 export const visible = (text) => text.replace(HIDDEN, (one) => {
+  if (one in SHORT) return SHORT[one];
   const code = one.codePointAt(0), [mark, digits] = code < 256 ? ["x", 2] : code < 65536 ? ["u", 4] : ["U", 8];
   return `\\${mark}${code.toString(16).padStart(digits, "0")}`;
 });
@@ -16,6 +18,9 @@ export function cut(text, most = MOST.name) {
   const kept = text.slice(0, most);
   return `${/[\ud800-\udbff]$/.test(kept) ? kept.slice(0, -1) : kept}…`;  // no half of a character
 }
+// A value of which nothing would be seen; and a name, of which an empty one is none.
+export const quoted = (value) => (value.trim() ? value : `"${value}"`);
+export const word = (value) => (value ? quoted(value) : "no data");
 const READ_OUT = ["title", "aria-label", "aria-valuetext", "label"];
 const asRead = (name, value) => (READ_OUT.includes(name) ? visible(cut(String(value), MOST.title)) : value);
 const asNode = (child, most) => (child instanceof Node ? child : visible(cut(String(child), most)));

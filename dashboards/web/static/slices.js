@@ -1,7 +1,7 @@
 // The same figures by what requests can be told apart by.
 
 import { ask, link } from "./api.js";
-import { count, el, many, share, stack, table, time } from "./dom.js";
+import { count, el, many, quoted, share, stack, table, time } from "./dom.js";
 import { basis, legend, nothing } from "./overview.js";
 
 const DIMENSIONS = ["model", "input_tokens", "output_tokens", "cached", "concurrency", "route", "status", "warm", "stream",
@@ -25,7 +25,7 @@ export async function slices() {
 function row(group, sampled) {
   const m = Object.fromEntries(group.measures.map((x) => [x.name, x]));
   const parts = group.stages.map((s) => ({ stage: s.name, size: s.sum_ns, title: `${s.name}: ${share(s.share)} of E2E` }));
-  return [Object.values(group.key).map((value) => value ?? "not known").join(", "), count(group.requests),
+  return [Object.values(group.key).map((value) => (value === null ? "not known" : quoted(value))).join(", "), count(group.requests),
     ...(sampled ? [count(group.read)] : []), time(m.ttft.p50_ns), time(m.ttft.p95_ns), time(m.e2e.p50_ns), time(m.e2e.p95_ns), count(group.errors),
     count(group.cancelled), stack(parts, parts.map((p) => p.title).join(", "))];
 }

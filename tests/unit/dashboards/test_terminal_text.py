@@ -11,6 +11,7 @@ from rich.cells import cell_len
 
 from dashboards.terminal.console import PIPED_WIDTH, make_console
 from dashboards.terminal.figures import NARROWEST
+from dashboards.terminal.tables import label_of
 from dashboards.terminal.text import (
     MS,
     SECONDS,
@@ -24,7 +25,7 @@ from dashboards.terminal.text import (
     unit_for,
 )
 from dashboards.times import percent
-from dashboards.visible import told_apart, visible
+from dashboards.visible import quoted, told_apart, visible
 
 
 @given(st.text(), st.integers(0, 40), st.booleans())
@@ -142,3 +143,9 @@ def test_a_share_is_told_as_none_or_all_only_where_it_is():
     assert percent(0.0001, 1) == "<0.1 %"
     assert percents([0.9999, 0.0001]) == [">99.9", "<0.1"]
     assert percents([1.0, 0.0]) == ["100.0", "0.0"]
+
+
+def test_a_value_that_shows_nothing_is_quoted():
+    """An empty tag or one of blanks is told apart from what is not known."""
+    assert [quoted(value) for value in ("", " ", "x y")] == ['""', '" "', "x y"]
+    assert label_of({"tag:t": "", "model": None}) == '"", (unknown)'
