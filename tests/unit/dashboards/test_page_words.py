@@ -139,3 +139,17 @@ def test_no_cell_stands_empty_for_a_value_that_shows_nothing(tab, url, module_st
     assert tab.locator("tbody td").all_inner_texts()[1:3] == ["no data", "no data"]
     shown(tab, url, view="requests", tag="bl= ")
     assert tab.locator("tbody td").all_inner_texts()[1:3] == ['" "', '" "']
+
+
+def test_each_tag_that_is_offered_can_be_sliced_by(tab, url, module_store):
+    """Also one with a comma, one that is a blank, and one that looks escaped; each is named as it is."""
+    names = ["a,b", " ", "%41%", " c ", "d%2Ce", "f+g&h"]
+    module_store.requests({"start": 99 * S, "decode": S, "Model": "odd tags", "Tags": {name: f"<{name}>" for name in names}})
+    for name in names:
+        shown(tab, url, view="slices", model="odd tags")
+        tab.locator("main p a").filter(has_text="tag:").nth(sorted(names).index(name)).click()
+        tab.locator("main:not([aria-busy]) table").wait_for()
+        assert tab.get_by_role("alert").count() == 0
+        assert tab.locator("tbody th").all_text_contents() == [f"<{name}>"]
+        assert tab.locator("caption").text_content() == f"Slices by tag:{name}"
+        assert tab.locator("main p a[aria-current]").text_content() == f"tag:{name}"
