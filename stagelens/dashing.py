@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -17,7 +16,7 @@ DEFAULT_STORE = "clickhouse://stagelens_reader@clickhouse:8123/otel"
 class Finite(click.FloatRange):
     """A range without ``nan``, which no bound keeps out, and ``inf``: neither can be compared in an alert."""
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+    def convert(self, value: float, param: click.Parameter | None, ctx: click.Context | None) -> float:
         found = super().convert(value, param, ctx)
         if not math.isfinite(found):
             self.fail(f"{value!r} is no limit: give a number, such as 99.", param, ctx)

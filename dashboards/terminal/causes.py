@@ -10,7 +10,16 @@ from dashboards.models.attribution import Attribution
 from dashboards.models.interference import Interference, InterferenceFigures
 from dashboards.models.path import CriticalPath, PathStep, TracePath
 from dashboards.terminal.tables import label_of, print_lines, print_table
-from dashboards.terminal.text import NO_DATA, Unit, decimals, exact_ms, in_unit, number, percents, unit_for
+from dashboards.terminal.text import (
+    NO_DATA,
+    Unit,
+    decimals,
+    exact_ms,
+    in_unit,
+    number,
+    percents,
+    unit_for,
+)
 from dashboards.times import many
 from dashboards.visible import quoted, told_apart
 

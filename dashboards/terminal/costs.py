@@ -8,7 +8,16 @@ from dashboards.models.cache import Cache, Preempted
 from dashboards.models.goodput import Cost, Goodput, Tasks
 from dashboards.models.throughput import Throughput
 from dashboards.terminal.tables import label_of, print_lines, print_table
-from dashboards.terminal.text import NO_DATA, decimals, duration, in_unit, number, percents, rate, unit_for
+from dashboards.terminal.text import (
+    NO_DATA,
+    decimals,
+    duration,
+    in_unit,
+    number,
+    percents,
+    rate,
+    unit_for,
+)
 from dashboards.times import many
 
 

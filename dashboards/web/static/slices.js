@@ -8,7 +8,7 @@ const DIMENSIONS = ["model", "input_tokens", "output_tokens", "cached", "concurr
   "finish_reason", "error_type"];
 
 // Commas stand between names, and blanks around them are none of theirs: in a tag's name both are escaped.
-const tagged = (name) => [`tag:${name.replace(/[%,\s]/g, encodeURIComponent)}`, `tag:${name}`];
+const tagged = (name) => [`tag:${name.replace(/[%,\s]/g, encodeURIComponent)}`, `tag:${quoted(name)}`];
 
 export async function slices() {
   const by = new URLSearchParams(location.search).get("by") || "input_tokens";

@@ -116,7 +116,7 @@ function record(request) {
     ["times told by", [request.source ?? "not known", ...request.source_detail].join(", ")],
     ["service", words(request.service)], ["service instance", words(request.service_instance)],
     ["cost", request.cost === null ? "no data" : String(Number(request.cost.toPrecision(6)))],
-    ...Object.entries(request.tags).map(([name, value]) => [`tag ${name}`, quoted(value)]),
+    ...Object.entries(request.tags).map(([name, value]) => [`tag ${quoted(name)}`, quoted(value)]),
     ...request.repairs.map((rule) => ["mended", rule]),
   ];
   return el("section", {}, el("h2", {}, `Stages of ${request.route || request.operation || "the request"}`),

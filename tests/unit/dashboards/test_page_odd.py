@@ -167,9 +167,11 @@ def test_no_count_of_tokens_is_no_data(tab, url):
 @pytest.mark.parametrize(
     ("query", "told"),
     [("nonsense=1", "nonsense is not known in the address: take it out; known are since, until, model"),
-     ("modle=zz", "modle is not known in the address"), ("view=requests&limit=5000", "limit is not known in the address"),
+     ("modle=zz", "modle is not known in the address"),
+     ("view=requests&limit=5000", "limit is not known in the address"),
      ("__proto__=1", "__proto__ is not known"), ("=1", "a parameter without a name is not known"),
-     ("heat=x", "heat 'x' is not known: it is e2e or ttft"), ("view=why&measure=E2E", "measure 'E2E' is not known"),
+     ("heat=x", "heat 'x' is not known: it is e2e or ttft"),
+     ("view=why&measure=E2E", "measure 'E2E' is not known"),
      ("live=yes", "live 'yes' is not known: it is 1")],
 )  # fmt: skip
 def test_what_the_page_does_not_know_in_a_link_is_said(tab, url, query, told):

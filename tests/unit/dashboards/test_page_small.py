@@ -21,7 +21,9 @@ from tests.unit.dashboards.conftest import NOW_UNIX_NS, HandStore
 def url(module_store: HandStore) -> Iterator[str]:
     """Two requests of a model within 2,048 s, of one output token each."""
     for start in (0, 2047 * S):
-        module_store.requests({"start": start, "decode": S, "Model": "low", "OutputTokens": 1, "FirstTokenNs": S})
+        module_store.requests(
+            {"start": start, "decode": S, "Model": "low", "OutputTokens": 1, "FirstTokenNs": S}
+        )
     with served(build_api(module_store, None, FakeClock(unix_ns=NOW_UNIX_NS))) as at:
         yield at
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from dashboards.api import build_api
+from dashboards.visible import quoted
 from tests.support.browser import S, served, shown
 from tests.support.clock import FakeClock
 from tests.unit.dashboards.conftest import NOW_UNIX_NS, HandStore
@@ -132,7 +133,8 @@ def test_line_ends_and_tabs_of_a_tag_are_seen(tab, url, module_store):
 def test_no_cell_stands_empty_for_a_value_that_shows_nothing(tab, url, module_store):
     """Values of a tag are quoted; a model or a route that is not told is no data."""
     for n, (value, model) in enumerate((("", ""), (" ", " "), ("x", "x"))):
-        module_store.requests({"start": (91 + n) * S, "decode": S, "Model": model, "Route": model, "Tags": {"bl": value}})
+        given = {"Model": model, "Route": model, "Tags": {"bl": value}}
+        module_store.requests({"start": (91 + n) * S, "decode": S, **given})
     shown(tab, url, view="slices", by="tag:bl")
     assert set(tab.locator("tbody th").all_inner_texts()) == {'""', '" "', "x", "not known"}
     shown(tab, url, view="requests", tag="bl=")
@@ -144,12 +146,14 @@ def test_no_cell_stands_empty_for_a_value_that_shows_nothing(tab, url, module_st
 def test_each_tag_that_is_offered_can_be_sliced_by(tab, url, module_store):
     """Also one with a comma, one that is a blank, and one that looks escaped; each is named as it is."""
     names = ["a,b", " ", "%41%", " c ", "d%2Ce", "f+g&h"]
-    module_store.requests({"start": 99 * S, "decode": S, "Model": "odd tags", "Tags": {name: f"<{name}>" for name in names}})
+    tags = {name: f"<{name}>" for name in names}
+    module_store.requests({"start": 99 * S, "decode": S, "Model": "odd tags", "Tags": tags})
     for name in names:
         shown(tab, url, view="slices", model="odd tags")
         tab.locator("main p a").filter(has_text="tag:").nth(sorted(names).index(name)).click()
         tab.locator("main:not([aria-busy]) table").wait_for()
         assert tab.get_by_role("alert").count() == 0
         assert tab.locator("tbody th").all_text_contents() == [f"<{name}>"]
-        assert tab.locator("caption").text_content() == f"Slices by tag:{name}"
-        assert tab.locator("main p a[aria-current]").text_content() == f"tag:{name}"
+        shown_as = f"tag:{quoted(name)}"
+        assert tab.locator("caption").text_content() == f"Slices by {shown_as}"
+        assert tab.locator("main p a[aria-current]").text_content() == shown_as
