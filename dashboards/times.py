@@ -115,6 +115,16 @@ def plain(value: float, digits: int = 3) -> str:
     return f"{value:,.0f}" if abs(value) >= 10**digits - 0.5 else f"{value:.{digits}g}"
 
 
+def percent(part: float, digits: int = 0) -> str:
+    """``part`` as ``75 %``. Only 0 is told as 0 and only all as 100: ``99.9 %``, ``<0.1 %``."""
+    value = part * 100
+    for places in (digits, max(digits, 1)):
+        told = f"{value:z.{places}f}"
+        if not 0 < value < 100 or 0 < float(told) < 100:
+            return f"{told} %"
+    return "<0.1 %" if value < 1 else ">99.9 %"
+
+
 def beyond(value: float) -> str:
     """Three digits and a power of ten, for a figure that would be a row of digits: ``1e+291``."""
     return f"{value:.3g}"

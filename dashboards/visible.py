@@ -38,6 +38,11 @@ def told_apart(ids: Iterable[str], most: int = 16) -> Callable[[str], str]:
     return next(fit, lambda one: one)
 
 
+def quoted(value: str) -> str:
+    """A value of a tag or a dimension, in quotation marks where nothing of it would be seen."""
+    return value if value.strip() else f'"{value}"'
+
+
 def visible(text: str) -> str:
     """``text`` on one line with nothing in it that is obeyed, turns what follows, or shows nothing.
 

@@ -24,8 +24,8 @@ from dashboards.queries.base import QueryLimits, QueryStore, Row, run
 from dashboards.queries.dimensions import Dimension, dimensions, known, parse_by
 from dashboards.queries.measures import STAGE_COLUMNS
 from dashboards.queries.sample import Part, part_of
-from dashboards.times import in_words, many
-from dashboards.visible import short
+from dashboards.times import in_words, many, percent
+from dashboards.visible import quoted, short
 from tracer.stages import Stage
 
 MEASURES: Final = ("e2e", "ttft")
@@ -252,17 +252,17 @@ def _reading(
     whole = in_words(slow["mean"] - middle["mean"])
     slowest = "slowest 5 %"
     if slow["n"] > 2 * SLOWEST * n:  # ties at the 95th percentile are all at or above it
-        slowest = f"slowest {slow['n'] / n * 100:.0f} %, many of them equally slow"
+        slowest = f"slowest {percent(slow['n'] / n)}, many of them equally slow"
     first = (
         f"The {slowest} (n={slow['n']:,}) take {whole} longer in {measure.upper()} than the "
-        f"middle ones (n={middle['n']:,}), and {most.stage} makes {(most.share or 0) * 100:.0f} % of it."
+        f"middle ones (n={middle['n']:,}), and {most.stage} makes {percent(most.share or 0)} of it."
     )
     said = [first]
     for one in [s for s in slices if s.stands_out and s.difference > 0][:3]:
-        value = "not known" if one.value is None else short(one.value)
+        value = "not known" if one.value is None else short(quoted(one.value))
         said.append(
-            f"{short(one.dimension)} {value}: {one.slow_share * 100:.0f} % of the slow ones, "
-            f"{one.middle_share * 100:.0f} % of the middle ones."
+            f"{short(one.dimension)} {value}: {percent(one.slow_share)} of the slow ones, "
+            f"{percent(one.middle_share)} of the middle ones."
         )
     return tuple(said)
 

@@ -30,7 +30,7 @@ from dashboards.filters import Filters, Where, where
 from dashboards.models.cache import Cache, CacheFigures, Preempted, PrefillRate, Saved
 from dashboards.queries.base import QueryLimits, QueryStore, Row, run
 from dashboards.queries.sample import Part, part_of
-from dashboards.times import in_words, many
+from dashboards.times import in_words, many, percent
 from tracer import semconv
 
 MOST_POINTS: Final = 300
@@ -261,7 +261,7 @@ def _reading(found: CacheFigures) -> tuple[str, ...]:
     else:
         share = (
             "what share of the prompt tokens is not known" if found.hit_share is None
-            else f"with {found.hit_share * 100:.0f} % of all prompt tokens"
+            else f"with {percent(found.hit_share)} of all prompt tokens"
         )  # fmt: skip
         said.append(
             f"{found.hits:,} of {many(found.cached_known, 'request')} hit the cache, {share}: about "

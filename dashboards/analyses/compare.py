@@ -22,7 +22,7 @@ from dashboards.errors import BadValueError
 from dashboards.filters import Filters
 from dashboards.models.analysis import Compare, Difference
 from dashboards.queries.base import QueryLimits, QueryStore
-from dashboards.times import in_words, parse_when, plain
+from dashboards.times import in_words, parse_when, percent, plain
 
 RESAMPLES: Final = 1000
 SAME_MIX: Final = 0.10
@@ -207,7 +207,7 @@ def _other_mix(a: Mapping[str, int], b: Mapping[str, int]) -> str | None:
     if not apart:
         return None
     _, label = max(apart)
-    shares = f"{a.get(label, 0) / n_a:.0%} against {b.get(label, 0) / n_b:.0%}"
+    shares = f"{percent(a.get(label, 0) / n_a)} against {percent(b.get(label, 0) / n_b)}"
     return f"{shares} have {label} tokens"
 
 

@@ -34,7 +34,7 @@ from dashboards.prices import Prices
 from dashboards.queries.base import QueryLimits, QueryStore, Row, run
 from dashboards.queries.measures import STAGE_COLUMNS
 from dashboards.queries.sample import Part, part_of
-from dashboards.times import NS_PER_S, many, plain
+from dashboards.times import NS_PER_S, many, percent, plain
 from tracer.stages import Stage
 
 BEFORE: Final = (Stage.PROMPT, Stage.RETRIEVAL, Stage.QUEUE, Stage.PREFILL, Stage.TOOL)
@@ -286,9 +286,9 @@ def _reading(found: GoodputFigures) -> tuple[str, ...]:
     if not found.requests:
         return ("There is no request to look at: widen the window or drop a filter.",)
     rate = "no rate" if found.goodput_per_s is None else f"{plain(found.goodput_per_s)} a second"
-    share = (found.good_share or 0) * 100
+    share = percent(found.good_share or 0)
     requests = many(found.requests, "request")
-    said = [f"{found.good:,} of {requests} ({share:.0f} %) met the limits: {rate}."]
+    said = [f"{found.good:,} of {requests} ({share}) met the limits: {rate}."]
     for one in found.broken:
         if one.read:
             stage, count = next(iter(one.stages.items()))

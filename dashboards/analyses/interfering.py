@@ -26,7 +26,7 @@ from dashboards.models.interference import (
     Victim,
 )
 from dashboards.queries.base import QueryLimits, QueryStore, count_of, run
-from dashboards.times import in_words, many, to_text
+from dashboards.times import in_words, many, percent, to_text
 
 SHOWN: Final = 20
 SHOWN_CAUSES: Final = 5
@@ -213,7 +213,7 @@ def _reading(around: Around, found: InterferenceFigures) -> tuple[str, ...]:
         return (_NO_DECODE, *part)
     first = (
         f"{in_words(found.lost_ns)} of {in_words(found.decode_ns)} decode "
-        f"({found.share * 100:.1f} %) went to other requests' prefills, in "
+        f"({percent(found.share, 1)}) went to other requests' prefills, in "
         f"{around.mixed_steps:,} of {many(around.steps, 'step')}."
     )
     said = [first]

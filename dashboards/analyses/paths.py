@@ -14,7 +14,7 @@ from dashboards.models.path import CriticalPath, PathFigures, PathStep, RequestP
 from dashboards.models.trace import Trace
 from dashboards.queries.base import QueryLimits, QueryStore, Row, count_of, run
 from dashboards.queries.sample import Part, part_of, within
-from dashboards.times import in_words, many
+from dashboards.times import in_words, many, percent
 from dashboards.visible import short
 from tracer import semconv
 from tracer.stages import Stage
@@ -222,7 +222,7 @@ def _reading(found: PathFigures) -> tuple[str, ...]:
         )
     first = found.steps[0]
     said = [] if found.requests == found.chosen else [_looked_at(found)]
-    said += [f"{short(first.name)} holds {(first.share or 0) * 100:.0f} % of the critical path."]
+    said += [f"{short(first.name)} holds {percent(first.share or 0)} of the critical path."]
     beside = max(found.steps, key=lambda one: one.beside_ns)
     if beside.beside_ns:
         said.append(

@@ -16,7 +16,7 @@ from dashboards.models.report import Report, Slice, StageFigures
 from dashboards.models.series import Series, Step
 from dashboards.queries.series import CELLS_PER_DOUBLING
 from dashboards.times import NS_PER_S, many
-from dashboards.visible import visible
+from dashboards.visible import quoted, visible
 
 LEVELS: Final = ("p50", "p95", "p99")
 MOST_LABEL_CHARS: Final = 24
@@ -251,7 +251,7 @@ def _short(name: str, place: int) -> str:
 
 def key_of(group: Slice) -> str:
     """A group's values in one line."""
-    return ", ".join("not known" if value is None else value for value in group.key.values())
+    return ", ".join("not known" if value is None else quoted(value) for value in group.key.values())
 
 
 def _seconds(ns: int | None) -> float | None:

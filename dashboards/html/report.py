@@ -20,7 +20,8 @@ from dashboards.models.series import Series
 from dashboards.queries.intervals import MOST_VALUES
 from dashboards.queries.measures import LEVEL_NAMES
 from dashboards.terminal.report import MEASURE_NAMES
-from dashboards.times import BEYOND, beyond, many, to_text
+from dashboards.terminal.text import rate
+from dashboards.times import many, percent, to_text
 from dashboards.visible import short
 
 _BELOW: Final = (
@@ -139,12 +140,12 @@ def _cards(overall: Slice) -> str:
         ("E2E p50 / p95", f"{time(e2e.p50_ns)} / {time(e2e.p95_ns)}", f"n {e2e.n:,}"),
         (
             "Requests/s",
-            _rate(activity.requests_per_s),
+            rate(activity.requests_per_s),
             f"peak concurrency {activity.peak_concurrency:,}",
         ),
         (
             "Output tokens/s",
-            _rate(activity.output_tokens_per_s),
+            rate(activity.output_tokens_per_s),
             f"known for {activity.output_tokens_known:,}",
         ),
         (
@@ -220,11 +221,5 @@ def _lost(losses: Losses) -> str:
     )
 
 
-def _rate(value: float | None) -> str:
-    if value is None:
-        return "no data"
-    return f"{value:.2f}" if value < BEYOND else beyond(value)
-
-
 def _share(value: float | None) -> str:
-    return "no data" if value is None else f"{value * 100:.1f} %"
+    return "no data" if value is None else percent(value, 1)

@@ -58,6 +58,9 @@ def time(ns: int | None) -> str:
         return "no data"
     if ns >= BEYOND * NS_PER_S:
         return f"{beyond(ns / NS_PER_S)} s"
+    for unit, seconds in (("d", 86_400), ("h", 3600)):
+        if ns >= seconds * NS_PER_S:
+            return f"{ns / (seconds * NS_PER_S):.2f} {unit}"
     if ns >= 60 * NS_PER_S:
         return f"{ns / (60 * NS_PER_S):.1f} min"
     if ns >= NS_PER_S:

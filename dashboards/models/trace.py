@@ -28,8 +28,8 @@ class RequestSummary(Model):
     output_tokens: int | None
     cached_tokens: int | None
     warm: bool | None
-    longest_stage: str
-    longest_stage_ns: int
+    longest_stage: str | None = Field(description="None when no stage took any time")
+    longest_stage_ns: int | None
 
 
 class Requests(Model):

@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
+from urllib.parse import unquote
 
 from dashboards.errors import BadValueError
 
@@ -52,6 +53,8 @@ class Dimension:
 
 def parse_by(text: str | Sequence[str]) -> tuple[str, ...]:
     """The names in ``model,input_tokens,tag:tenant``, each known and named once.
+
+    In a tag's name ``%2C`` stands for a comma, ``%20`` for a blank and ``%25`` for ``%``.
 
     Raises:
         BadValueError: unknown, repeated or too many; the sentence lists the known ones.
@@ -136,7 +139,7 @@ def _tag(name: str, place: int) -> Dimension:
     return Dimension(
         name,
         f"if(mapContains(Tags, {at}), concat('v', Tags[{at}]), '')",
-        params=((f"by{place}", name.removeprefix(TAG)),),
+        params=((f"by{place}", unquote(name.removeprefix(TAG))),),
         code=f"if({found} = 0, '', concat('v', arrayElement(Tags.values, {found})))",
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from dashboards.models.report import Losses, Slice, StageFigures
-from dashboards.times import many
+from dashboards.times import many, percent
 from tracer.stages import Stage
 
 LEAST_GROWTH: Final = 0.05
@@ -73,4 +73,4 @@ def _growth(one: StageFigures) -> float:
 
 
 def _percent(share: float | None) -> str:
-    return "no data" if share is None else f"{share * 100:.0f} %"
+    return "no data" if share is None else percent(share)

@@ -84,6 +84,7 @@ def slowest(
 
 def _summary(row: Row) -> RequestSummary:
     longest = max(STAGE_COLUMNS, key=lambda stage: int(row[STAGE_COLUMNS[stage]]))
+    longest_ns = int(row[STAGE_COLUMNS[longest]])
     return RequestSummary(
         trace_id=row["TraceId"],
         span_id=row["SpanId"],
@@ -101,6 +102,6 @@ def _summary(row: Row) -> RequestSummary:
         output_tokens=row["OutputTokens"],
         cached_tokens=row["CachedTokens"],
         warm=row["Warm"],
-        longest_stage=str(longest),
-        longest_stage_ns=row[STAGE_COLUMNS[longest]],
+        longest_stage=str(longest) if longest_ns else None,
+        longest_stage_ns=longest_ns or None,
     )

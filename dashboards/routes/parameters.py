@@ -34,7 +34,7 @@ class FilterQuery(BaseModel):
 
 
 class ByQuery(FilterQuery):
-    """``by`` may be repeated and may hold several names with commas between."""
+    """``by`` may be repeated and may hold several names with commas between, escaped in a tag's name."""
 
     by: list[str] = []
 

@@ -10,9 +10,18 @@ from dashboards.models.attribution import Attribution
 from dashboards.models.interference import Interference, InterferenceFigures
 from dashboards.models.path import CriticalPath, PathStep, TracePath
 from dashboards.terminal.tables import label_of, print_lines, print_table
-from dashboards.terminal.text import NO_DATA, Unit, decimals, exact_ms, in_unit, number, unit_for
+from dashboards.terminal.text import (
+    NO_DATA,
+    Unit,
+    decimals,
+    exact_ms,
+    in_unit,
+    number,
+    percents,
+    unit_for,
+)
 from dashboards.times import many
-from dashboards.visible import told_apart
+from dashboards.visible import quoted, told_apart
 
 SHOWN_SLICES = 15
 
@@ -40,7 +49,7 @@ def render_attribution(found: Attribution, console: Console) -> None:
             ("slice", "value", "slow %", "middle %", "difference", "95 % from", "to", ""),
             (
                 (
-                    one.dimension, "(unknown)" if one.value is None else one.value,
+                    one.dimension, "(unknown)" if one.value is None else quoted(one.value),
                     _percent(one.slow_share), _percent(one.middle_share),
                     *(f"{x * 100:+z.1f}" for x in (one.difference, one.low, one.high)),
                     "*" if one.stands_out else "",
@@ -156,7 +165,7 @@ def _worst(console: Console, one: InterferenceFigures) -> None:
 
 
 def _percent(share: float | None) -> str:
-    return NO_DATA if share is None else f"{share * 100:.1f}"
+    return percents([share])[0]
 
 
 def _signed(ns: float | None, unit_ns: int) -> str:

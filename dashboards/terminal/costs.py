@@ -8,7 +8,16 @@ from dashboards.models.cache import Cache, Preempted
 from dashboards.models.goodput import Cost, Goodput, Tasks
 from dashboards.models.throughput import Throughput
 from dashboards.terminal.tables import label_of, print_lines, print_table
-from dashboards.terminal.text import NO_DATA, decimals, duration, in_unit, number, rate, unit_for
+from dashboards.terminal.text import (
+    NO_DATA,
+    decimals,
+    duration,
+    in_unit,
+    number,
+    percents,
+    rate,
+    unit_for,
+)
 from dashboards.times import many
 
 
@@ -22,7 +31,7 @@ def render_cache(found: Cache, console: Console) -> None:
         (
             (
                 label_of(one.key), number(one.requests), number(one.hits if one.cached_known else None),
-                NO_DATA if one.hit_share is None else f"{one.hit_share * 100:.1f}",
+                percents([one.hit_share])[0],
                 in_unit(one.prefill_ns, unit),
                 *(
                     in_unit(ns if one.cached_known else None, unit)
@@ -79,7 +88,7 @@ def render_goodput(found: Goodput, console: Console) -> None:
         (
             (
                 label_of(one.key), number(one.requests), number(one.good),
-                NO_DATA if one.good_share is None else f"{one.good_share * 100:.1f}",
+                percents([one.good_share])[0],
                 rate(one.goodput_per_s), number(one.missed), number(one.failed),
                 number(one.unknown),
             )

@@ -18,7 +18,8 @@ from dashboards.terminal.figures import (
     plain_table,
 )
 from dashboards.terminal.stage_style import colour
-from dashboards.terminal.text import fit, number, percents, rate, shown
+from dashboards.terminal.text import NO_DATA, fit, number, percents, rate, shown
+from dashboards.visible import quoted
 
 LEAST_SHARE: Final = 0.01
 """A stage below this share of the time, in every group, gets no table of its own."""
@@ -118,11 +119,13 @@ def _activity_table(report: Report, title: str, labels: list[str], width: int) -
 def _longest(slice_: Slice) -> Text:
     stages = [one for one in slice_.stages if one.part_of is None]
     first = max(stages, key=lambda one: one.sum_ns)
+    if not first.sum_ns:
+        return Text(NO_DATA)
     return Text(f"{first.stage} {percents([first.share])[0]}", colour(first.stage))
 
 
 def _label(slice_: Slice) -> str:
     return ", ".join(
-        _NONE_LABELS.get(name, "(unknown)") if value is None else value
+        _NONE_LABELS.get(name, "(unknown)") if value is None else quoted(value)
         for name, value in slice_.key.items()
     )

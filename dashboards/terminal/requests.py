@@ -10,8 +10,8 @@ from rich.text import Text
 from dashboards.models.trace import Requests, RequestSummary
 from dashboards.terminal.figures import NARROWEST, plain_table
 from dashboards.terminal.stage_style import colour
-from dashboards.terminal.text import fit, in_unit, is_ascii, number, unit_for
-from dashboards.times import to_iso
+from dashboards.terminal.text import NO_DATA, fit, in_unit, is_ascii, number, unit_for
+from dashboards.times import percent, to_iso
 from dashboards.visible import told_apart
 
 _WHOLE_IDS_FROM: Final = 115
@@ -50,5 +50,7 @@ def render_requests(found: Requests, console: Console) -> None:
 
 
 def _longest(one: RequestSummary) -> Text:
-    share = f" {one.longest_stage_ns / one.e2e_ns:.0%}" if one.e2e_ns else ""
+    if one.longest_stage is None or one.longest_stage_ns is None:
+        return Text(NO_DATA)
+    share = f" {percent(one.longest_stage_ns / one.e2e_ns).replace(' ', '')}" if one.e2e_ns else ""
     return Text(f"{one.longest_stage}{share}", colour(one.longest_stage))

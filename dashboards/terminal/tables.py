@@ -9,6 +9,7 @@ from rich.text import Text
 
 from dashboards.terminal.figures import NARROWEST, plain_table
 from dashboards.terminal.text import fit, is_ascii, shown
+from dashboards.visible import quoted
 
 NAME_CELLS = 32
 
@@ -40,4 +41,4 @@ def print_lines(console: Console, lines: Iterable[str], style: str = "") -> None
 
 def label_of(key: dict[str, str | None]) -> str:
     """A group's name: its values, ``all`` for the whole."""
-    return ", ".join("(unknown)" if v is None else v for v in key.values()) or "all"
+    return ", ".join("(unknown)" if v is None else quoted(v) for v in key.values()) or "all"

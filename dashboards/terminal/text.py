@@ -139,8 +139,17 @@ def apportion(shares: Sequence[float], places: int) -> list[int]:
 
 
 def percents(shares: Sequence[float | None]) -> list[str]:
-    """Shares as percent with one decimal, which add up to 100.0 when the shares do to 1."""
+    """Shares as percent with one decimal, which add up to 100.0 when the shares do to 1.
+
+    What is not 0 or not all is never told as that: ``<0.1`` and ``>99.9``.
+    """
     if any(share is None for share in shares):
         return [NO_DATA] * len(shares)
     whole = [share or 0.0 for share in shares]
-    return [f"{tenths / 10:.1f}" for tenths in apportion(whole, 1000)]
+    return [_tenths(*pair) for pair in zip(whole, apportion(whole, 1000), strict=True)]
+
+
+def _tenths(share: float, tenths: int) -> str:
+    if tenths == 0 and share > 0:
+        return "<0.1"
+    return ">99.9" if tenths == 1000 and share < 1 else f"{tenths / 10:.1f}"

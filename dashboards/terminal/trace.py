@@ -16,6 +16,7 @@ from dashboards.terminal.stage_style import colour, stage_bar
 from dashboards.terminal.text import duration, is_ascii, number, percents
 from dashboards.terminal.waterfall import waterfall
 from dashboards.times import many, to_iso
+from dashboards.visible import quoted
 from tracer import semconv
 
 PARTS_OF_RETRIEVAL = {
@@ -84,8 +85,8 @@ def _lines(record: RequestRecord) -> Iterator[tuple[str, str]]:
     yield "status", f"{record.status}{error} ({http}); finish reason {_word(record.finish_reason)}"
     streamed = "streamed" if record.stream else "not streamed"
     choices = f", {record.choices} choices" if record.choices > 1 else ""
-    yield "request", f"{record.operation or 'no model call'} {record.model}, {streamed}{choices}"
-    yield "route", record.route or "unknown"
+    yield "request", f"{record.operation or 'no model call'} {_word(record.model)}, {streamed}{choices}"
+    yield "route", _word(record.route)
     yield (
         "clocks",
         (
@@ -97,11 +98,11 @@ def _lines(record: RequestRecord) -> Iterator[tuple[str, str]]:
     yield "pace", _pace(record)
     yield "arrival", _arrival(record)
     yield "preemptions", number(record.preemptions)
-    yield "from", f"{record.service} {record.service_instance}, told by {_told_by(record)}"
+    yield "from", f"{_word(record.service)} {_word(record.service_instance)}, told by {_told_by(record)}"
     if record.repairs:
         yield "repairs", ", ".join(record.repairs)
     if record.tags:
-        yield "tags", ", ".join(f"{name}={value}" for name, value in record.tags.items())
+        yield "tags", ", ".join(f"{name}={quoted(value)}" for name, value in record.tags.items())
     if record.cost is not None:
         yield "cost", f"{record.cost:g}"
 
@@ -156,4 +157,4 @@ def _known(value: int | None) -> str:
 
 
 def _word(value: str | None) -> str:
-    return value or "unknown"
+    return quoted(value) if value else "unknown"

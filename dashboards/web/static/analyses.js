@@ -1,7 +1,7 @@
 // What a change would bring, and two sets of requests side by side.
 
 import { ask, link } from "./api.js";
-import { STAGES, count, el, many, percent, signed, table, time, zone } from "./dom.js";
+import { STAGES, change, count, el, many, signed, table, time, zone } from "./dom.js";
 import { late, nothing } from "./overview.js";
 import { each, shownZone, taken, withZone } from "./times.js";
 
@@ -40,7 +40,7 @@ const asked = (given) => [...given].map(([stage, text]) => (text === null ? stag
 function effects(answer) {
   if (!answer.requests) return nothing();
   const lines = answer.effects.map((e) => [`${e.measure.toUpperCase()} ${e.percentile}`, time(e.before_ns), time(e.after_ns),
-    e.before_ns ? percent((e.after_ns - e.before_ns) / e.before_ns) : "no data", count(e.n)]);
+    e.before_ns ? change((e.after_ns - e.before_ns) / e.before_ns) : "no data", count(e.n)]);
   const left = answer.ttft_left_out ? [el("p", { class: "quiet" }, `${many(answer.ttft_left_out, "request")} left out of TTFT.`)] : [];
   return [table(`What ${answer.changes.join(", ")} would bring`, ["percentile", "recorded", "then", "change", "n"], lines), ...left,
     ...answer.assumptions.map((line) => el("p", { class: "quiet" }, line))];

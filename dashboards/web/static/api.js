@@ -1,6 +1,6 @@
 // The API under /api/v1, asked with the filters that stand in the page's own URL.
 
-import { el } from "./dom.js";
+import { cut, el } from "./dom.js";
 
 export const FILTERS = ["since", "until", "model", "route", "status", "run", "tag", "warm", "cached", "operation", "exact"];
 const MANY = ["model", "route", "status", "tag"];
@@ -25,6 +25,23 @@ export function chosen() {
   const everywhere = picked.has("run") || here.get("view") === "compare";  // a run is looked for at all times
   if (!picked.has("since") && !everywhere) picked.set("since", "1h");
   return picked;
+}
+
+// What is the page's own beside the filters: what a view shows, and the words that can stand for it where these are few.
+const OWN = { view: null, id: null, sort: null, by: null, heat: ["e2e", "ttft"], measure: ["e2e", "ttft"], live: ["1"], ttft: null, tpot: null,
+  e2e: null, change: null, a: null, b: null, match: null };
+
+// What nobody reads would be passed over, and a filter with a slip in its name would filter nothing: it is said instead.
+export function checkKnown() {
+  for (const [name, value] of new URLSearchParams(location.search)) {
+    if (!FILTERS.includes(name) && !Object.hasOwn(OWN, name)) {
+      throw new Error(`${cut(name) || "a parameter without a name"} is not known in the address: take it out; known are ` +
+        `${[...FILTERS, ...Object.keys(OWN)].join(", ")}`);
+    }
+    if (value && OWN[name] && !OWN[name].includes(value)) {
+      throw new Error(`${name} '${cut(value)}' is not known: it is ${OWN[name].join(" or ")}`);
+    }
+  }
 }
 
 // Of what stands in the URL twice the page would take one and pass over the other: it is said instead.

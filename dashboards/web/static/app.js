@@ -1,6 +1,6 @@
 // The page: its views by ?view=, its filters in the URL, so that a link says all.
 
-import { TokenNeeded, ask, checkOnce, chosen, keepToken, link, takeToken } from "./api.js";
+import { TokenNeeded, ask, checkKnown, checkOnce, chosen, keepToken, link, takeToken } from "./api.js";
 import { cut, el, visible, zone } from "./dom.js";
 import { giveBack, held } from "./focus.js";
 import { shownZone, taken, withZone } from "./times.js";
@@ -135,6 +135,7 @@ async function show(quietly = false) {
   }
   let parts;
   try {
+    checkKnown();
     checkOnce();
     const draw = Object.hasOwn(VIEWS, view()) ? VIEWS[view()] : null;
     if (!draw) throw new Error(`there is no view '${view()}': take one of those above`);

@@ -1,9 +1,11 @@
 // Elements and figures. Text only ever goes in as text: names and attributes are hostile input.
 
 // Characters that are obeyed, turn what follows, or show nothing are written out, as visible.py does it.
-// Line ends and tabs stay, and the joiners between letters that are not ASCII: scripts and emoji need them.
-const HIDDEN = /(?![\t\n\r])(?!(?<=[^\x00-\x7f])[\u200c\u200d](?=[^\x00-\x7f]))[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0]/gu;
+// So are line ends and tabs, which would look like blanks. The joiners between letters that are not ASCII stay: scripts and emoji need them.
+const HIDDEN = /(?!(?<=[^\x00-\x7f])[\u200c\u200d](?=[^\x00-\x7f]))[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0]/gu;
+const SHORT = { "\t": "\\t", "\n": "\\n", "\r": "\\r" };
 export const visible = (text) => text.replace(HIDDEN, (one) => {
+  if (one in SHORT) return SHORT[one];
   const code = one.codePointAt(0), [mark, digits] = code < 256 ? ["x", 2] : code < 65536 ? ["u", 4] : ["U", 8];
   return `\\${mark}${code.toString(16).padStart(digits, "0")}`;
 });
@@ -16,6 +18,9 @@ export function cut(text, most = MOST.name) {
   const kept = text.slice(0, most);
   return `${/[\ud800-\udbff]$/.test(kept) ? kept.slice(0, -1) : kept}…`;  // no half of a character
 }
+// A value of which nothing would be seen; and a name, of which an empty one is none.
+export const quoted = (value) => (value.trim() ? value : `"${value}"`);
+export const word = (value) => (value ? quoted(value) : "no data");
 const READ_OUT = ["title", "aria-label", "aria-valuetext", "label"];
 const asRead = (name, value) => (READ_OUT.includes(name) ? visible(cut(String(value), MOST.title)) : value);
 const asNode = (child, most) => (child instanceof Node ? child : visible(cut(String(child), most)));
@@ -53,6 +58,8 @@ export function time(ns) {
   if (ns < 0) return `−${time(-ns)}`;
   if (ns >= BEYOND * 1e9) return `${beyond(ns / 1e9)} s`;
   const ms = ns / 1e6;
+  if (ms >= 86400000) return `${(ms / 86400000).toFixed(2)} d`;
+  if (ms >= 3600000) return `${(ms / 3600000).toFixed(2)} h`;
   if (ms >= 60000) return `${(ms / 60000).toFixed(1)} min`;
   if (ms >= 1000) return `${(ms / 1000).toFixed(2)} s`;
   if (ms >= 1) return `${ms.toFixed(1)} ms`;
@@ -71,7 +78,21 @@ export const count = (n) => (n === null || n === undefined ? "no data" : Math.ab
 export const many = (n, what) => `${count(n)} ${what}${n === 1 ? "" : "s"}`;
 // What rounds to zero has no sign.
 export const percent = (part) => `${fixed(part * 100, 1).replace(/^-(0\.0)$/, "$1").replace("-", "−")} %`;
-export const share = (part) => (part === null || part === undefined ? "no data" : percent(part));
+// With three digits, as the command line writes it: a low rate is no 0.
+export function rate(value) {
+  if (value === null || value === undefined) return "no data";
+  if (Math.abs(value) >= BEYOND) return beyond(value);
+  const digits = [[100, 0], [10, 1], [1, 2]].find(([least]) => value >= least)?.[1];
+  return digits === undefined ? String(Number(value.toPrecision(3)))
+    : value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+}
+// Only 0 is told as 0, and only all as 100.
+export function share(part) {
+  if (part === null || part === undefined) return "no data";
+  const told = percent(part);
+  if (part > 0 && told === "0.0 %") return "<0.1 %";
+  return part < 1 && told === "100.0 %" ? ">99.9 %" : told;
+}
 export const when = (ns) => new Date(ns / 1e6).toLocaleString();
 export const zone = () => Intl.DateTimeFormat().resolvedOptions().timeZone;
 
@@ -124,3 +145,6 @@ export function signed(ns) {
   if (ns === null || ns === undefined) return "no data";
   return ns < 0 ? `−${time(-ns)}` : `+${time(ns)}`;
 }
+
+// A change of a figure, with its sign; what rounds to zero has none.
+export const change = (part) => (part > 0 && percent(part) !== "0.0 %" ? `+${percent(part)}` : percent(part));

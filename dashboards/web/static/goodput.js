@@ -2,7 +2,7 @@
 
 import { ask, link } from "./api.js";
 import { levels, library } from "./charts.js";
-import { count, el, fixed, many, share, table, time } from "./dom.js";
+import { count, el, many, rate, share, table, time } from "./dom.js";
 import { late, nothing } from "./overview.js";
 import { told } from "./why.js";
 
@@ -16,13 +16,11 @@ export function limits() {
 }
 
 const inWords = (l) => Object.entries(l).map(([name, value]) => `${name.toUpperCase()} ${value}`).join(", ");
-const speed = (value) => (value === null ? "no data" : fixed(value, 1));
-const perS = (value) => (value === null ? "no data" : fixed(value, 2));
 
 // One line for the overview.
 export function goodputLine(g, here = false) {
   const f = g.overall;
-  return [el("p", { "data-test": "goodput" }, `${perS(f.goodput_per_s)} of ${perS(f.requests_per_s)} requests/s met ${inWords(limits())}: ` +
+  return [el("p", { "data-test": "goodput" }, `${rate(f.goodput_per_s)} of ${rate(f.requests_per_s)} requests/s met ${inWords(limits())}: ` +
     `${share(f.good_share)}. ${count(f.missed)} missed a limit, ${count(f.failed)} failed, ${count(f.unknown)} could not be told. `,
   here ? null : el("a", { href: link({ view: "goodput" }), "data-go": true }, "Change the limits"))];
 }
@@ -66,8 +64,8 @@ function money(f) {
 function throughput(t) {
   const f = t.overall;
   if (!f.levels.length) return told(t, el("p", { class: "quiet" }, "No time with a known concurrency and tokens."));
-  const rows = f.levels.map((l) => [l.label + (l.label === f.knee ? " (knee)" : l.thin ? " (thin)" : ""), speed(l.tokens_per_s),
-    speed(l.user_tokens_per_s), count(l.requests), time(l.ttft_p50_ns),
+  const rows = f.levels.map((l) => [l.label + (l.label === f.knee ? " (knee)" : l.thin ? " (thin)" : ""), rate(l.tokens_per_s),
+    rate(l.user_tokens_per_s), count(l.requests), time(l.ttft_p50_ns),
     time(l.e2e_p50_ns), time(l.e2e_p95_ns), time(l.seconds * 1e9)]);
   return told(t, levels(f), table("At each concurrency", ["in flight", "tokens/s, all", "tokens/s, one user", "n", "TTFT p50", "E2E p50",
     "E2E p95", "seen for"], rows));

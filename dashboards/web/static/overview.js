@@ -4,7 +4,7 @@
 import { FILTERS, ask, link } from "./api.js";
 import { heat, library, percentiles, rates, throughput, traffic } from "./charts.js";
 import { goodputLine, limits } from "./goodput.js";
-import { STAGES, bounds, count, el, fixed, many, share, stack, svg, table, time, when } from "./dom.js";
+import { STAGES, bounds, count, el, many, rate, share, stack, svg, table, time, when } from "./dom.js";
 
 // One of the report's and the summary's figures by its name.
 const named = (figures) => Object.fromEntries(figures.map((f) => [f.name ?? f.stage ?? f.measure, f]));
@@ -15,7 +15,6 @@ function cards(summary, report) {
   const seconds = summary.from_unix_ns === null ? null : (summary.to_unix_ns - summary.from_unix_ns) / 1e9;
   const activity = report?.overall.activity;
   const perS = (exact, n) => exact ?? (seconds ? n / seconds : null);
-  const rate = (value, digits) => (value === null ? "no data" : fixed(value, digits));
   const part = (n) => share(all.requests ? n / all.requests : null);
   const facts = [
     ["Requests", count(all.requests), `${count(all.errors)} error, ${count(all.cancelled)} cancelled`],
@@ -23,9 +22,9 @@ function cards(summary, report) {
     ["E2E p50 / p95", `${of("e2e", "p50")} / ${of("e2e", "p95")}`, `p99 ${of("e2e", "p99")}, n ${count(by.e2e.n)}`],
     ["TPOT p50 / p95", `${of("tpot", "p50")} / ${of("tpot", "p95")}`, `p99 ${of("tpot", "p99")}, n ${count(by.tpot.n)}`],
     ["Errors / cancelled", `${part(all.errors)} / ${part(all.cancelled)}`, `of ${many(all.requests, "request")}`],
-    ["Requests/s", rate(perS(activity?.requests_per_s, all.requests), 2),
+    ["Requests/s", rate(perS(activity?.requests_per_s, all.requests)),
       activity ? `peak concurrency ${count(activity.peak_concurrency)}` : "over the whole window"],
-    ["Output tokens/s", rate(all.output_tokens === null ? null : perS(activity?.output_tokens_per_s, all.output_tokens), 1),
+    ["Output tokens/s", rate(all.output_tokens === null ? null : perS(activity?.output_tokens_per_s, all.output_tokens)),
       activity ? `known for ${count(activity.output_tokens_known)}` : "over the whole window"],
     ["Cold / cached", `${count(all.cold)} / ${count(all.cached)}`,
       `cached not known for ${count(all.requests - all.cached - all.not_cached)}`],

@@ -1,7 +1,7 @@
 // The request table, and the same as a live tail.
 
 import { ask, chosen, idCut, link, traceLink } from "./api.js";
-import { cellOf, count, el, many, table, time, visible, when } from "./dom.js";
+import { cellOf, count, el, many, table, time, visible, when, word } from "./dom.js";
 import { nothing } from "./overview.js";
 
 const SORTS = { start: "start", e2e: "E2E", ttft: "TTFT" };
@@ -15,9 +15,9 @@ const heads = (of) => ["trace", of("start"), "model", "route", "status", of("ttf
 function cells(r, cut) {
   return [
     traceLink(r.trace_id, cut),
-    when(r.start_unix_ns), r.model, r.route, r.error_type ? `${r.status}: ${r.error_type}` : r.status, time(r.ttft_ns),
+    when(r.start_unix_ns), word(r.model), word(r.route), r.error_type ? `${r.status}: ${r.error_type}` : r.status, time(r.ttft_ns),
     time(r.e2e_ns), count(r.input_tokens), count(r.output_tokens), count(r.cached_tokens),
-    `${r.longest_stage} ${time(r.longest_stage_ns)}`];
+    r.longest_stage === null ? "no data" : `${r.longest_stage} ${time(r.longest_stage_ns)}`];
 }
 
 export async function requests() {

@@ -1,7 +1,7 @@
 // One request as a waterfall: its spans, clocks and stages, and the lanes of engine and GPU below.
 
 import { ask } from "./api.js";
-import { STAGES, count, el, facts, many, share, stack, svg, table, time, when } from "./dom.js";
+import { STAGES, count, el, facts, many, quoted, share, stack, svg, table, time, when, word } from "./dom.js";
 import { gpuLane, sharers, stepLane } from "./lanes.js";
 import { late } from "./overview.js";
 
@@ -66,8 +66,8 @@ function bar(span, scale, onclick) {
   const failed = span.status === "Error" ? "! " : "";
   return [
     el("div", { class: `name depth${Math.min(span.depth, 4)}` },
-      el("button", { type: "button", "aria-pressed": "false", title: span.name, onclick }, `${failed}${span.name}`)),
-    track(`${span.name}: starts at ${time(span.offset_ns)}, takes ${time(span.duration_ns)}`,
+      el("button", { type: "button", "aria-pressed": "false", title: span.name, onclick }, `${failed}${word(span.name)}`)),
+    track(`${word(span.name)}: starts at ${time(span.offset_ns)}, takes ${time(span.duration_ns)}`,
       svg("rect", { x, y: 2, width, height: 16, class: `s-${kind}` }), ...marks),
     el("div", { class: "time" }, time(span.duration_ns)),
   ];
@@ -76,13 +76,13 @@ function bar(span, scale, onclick) {
 function tell(span, place, button) {
   for (const one of document.querySelectorAll("[data-test=waterfall] button")) one.setAttribute("aria-pressed", String(one === button));
   const attributes = Object.entries(span.attributes).sort(([a], [b]) => (a < b ? -1 : 1));
-  const rows = [["service", span.service], ["span id", span.span_id], ["starts at", time(span.offset_ns)],
+  const rows = [["service", word(span.service)], ["span id", span.span_id], ["starts at", time(span.offset_ns)],
     ["takes", time(span.duration_ns)], ["status", [span.status, span.status_message].filter(Boolean).join(": ")], ...attributes];
   for (const event of span.events) {
     rows.push([`event ${event.name}`, [`at ${time(event.offset_ns)}`,
       ...Object.entries(event.attributes).map((pair) => pair.join(" = "))].join(", ")]);
   }
-  place.replaceChildren(el("h3", {}, span.name), facts(rows));
+  place.replaceChildren(el("h3", {}, word(span.name)), facts(rows));
 }
 
 function criticalPath(found) {
@@ -100,17 +100,23 @@ function record(request) {
   const ran = request.stages.filter((s) => s.ns > 0 || s.count);
   const rows = ran.map((s) => [s.part_of ? `· ${s.stage} (in ${s.part_of})` : s.stage, time(s.ns), share(s.share), count(s.count)]);
   const parts = ran.filter((s) => !s.part_of).map((s) => ({ stage: s.stage, size: s.ns, title: `${s.stage}: ${time(s.ns)}` }));
+  const words = (...given) => given.filter(Boolean).map(quoted).join(", ") || "no data";
   const told = [
+    ["model", words(request.model)], ["operation", request.operation || "no model call"], ["route", words(request.route)],
+    ["answer", `${request.stream ? "streamed" : "not streamed"}, ${many(request.choices, "choice")}`],
     ["first chunk", time(request.first_chunk_ns)], ["first token (TTFT)", time(request.ttft_ns)],
     ["first answer", time(request.first_answer_ns)], ["TPOT", time(request.tpot_ns)],
     ["longest gap", `${time(request.itl_max_ns)} of ${many(request.itl_n, `${request.itl_kind ?? ""} gap`.trim())}`],
-    ["status", [request.status, request.error_type, request.finish_reason].filter(Boolean).join(", ")],
-    ["tokens in / out / cached", `${count(request.input_tokens)} / ${count(request.output_tokens)} / ${count(request.cached_tokens)}`],
+    ["status", words(request.status, request.error_type)], ["finish reason", words(request.finish_reason)],
+    ["HTTP status", request.http_status === null ? "no response" : String(request.http_status)],
+    ["tokens in / out / cached / reasoning", ["input", "output", "cached", "reasoning"].map((kind) => count(request[`${kind}_tokens`])).join(" / ")],
     ["at arrival", `${count(request.in_flight)} others in the proxy, ${count(request.running)} running, ${count(request.waiting)} waiting`],
     ["preemptions", count(request.preemptions)],
     ["warm", request.warm === null ? "not known" : request.warm ? "yes" : `no: ${request.cold_reason ?? "not said"}`],
     ["times told by", [request.source ?? "not known", ...request.source_detail].join(", ")],
-    ...Object.entries(request.tags).map(([name, value]) => [`tag ${name}`, value]),
+    ["service", words(request.service)], ["service instance", words(request.service_instance)],
+    ["cost", request.cost === null ? "no data" : String(Number(request.cost.toPrecision(6)))],
+    ...Object.entries(request.tags).map(([name, value]) => [`tag ${quoted(name)}`, quoted(value)]),
     ...request.repairs.map((rule) => ["mended", rule]),
   ];
   return el("section", {}, el("h2", {}, `Stages of ${request.route || request.operation || "the request"}`),

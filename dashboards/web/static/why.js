@@ -1,7 +1,7 @@
 // Why it is slow: what the slow ones have, the critical path, other requests' prefills, the cache.
 
 import { ask, idCut, link, traceLink } from "./api.js";
-import { count, el, later, many, share, signed, table, time } from "./dom.js";
+import { count, el, later, many, quoted, share, signed, table, time, word } from "./dom.js";
 import { late, nothing } from "./overview.js";
 
 // The sentences that the figures give, and below them what they rest on.
@@ -28,7 +28,7 @@ function attribution(a, measure) {
   const other = measure === "e2e" ? "ttft" : "e2e";
   const stages = a.stages.map((s) => [s.stage, time(s.middle_ns), time(s.slow_ns), signed(s.difference_ns),
     s.low_ns === null ? "no data" : `${signed(s.low_ns)} … ${signed(s.high_ns)}`, share(s.share)]);
-  const slices = a.slices.filter((s) => s.stands_out).map((s) => [s.dimension, s.value ?? "not known", share(s.middle_share),
+  const slices = a.slices.filter((s) => s.stands_out).map((s) => [s.dimension, s.value === null ? "not known" : quoted(s.value), share(s.middle_share),
     share(s.slow_share), `${share(s.low)} … ${share(s.high)}`, `${count(s.middle)} / ${count(s.slow)}`]);
   return told(a,
     el("p", {}, el("a", { href: link({ measure: other === "e2e" ? null : other }), "data-go": true, "data-focus": "measure" }, `By ${other.toUpperCase()} instead`)),
@@ -69,7 +69,7 @@ function cache(c) {
     ? "what share of the input tokens was cached is not known." : `${share(f.hit_share)} of the input tokens were cached.`)
     : "Which requests hit is not known.";
   return told(c, !f.models.length ? null : table("Prefix cache", ["model", "requests that hit", "cached tokens", "prefill saved", "95 % interval"],
-    f.models.map((m) => [m.model, count(m.hits), count(m.cached_tokens), time(m.saved_ns),
+    f.models.map((m) => [word(m.model), count(m.hits), count(m.cached_tokens), time(m.saved_ns),
       m.low_ns === null ? "no data" : `${time(m.low_ns)} … ${time(m.high_ns)}`])),
   el("p", {}, known),
   el("p", {}, `Preemption: ${many(p.preemptions, "time")} in ${many(p.requests, "request")}` + (p.requests ? `, ${time(p.off_ns)} off the engine; ` +

@@ -101,7 +101,7 @@ def test_one_mean_of_two_mixes_is_warned_of(store):
         store.requests(*({**one, "InputTokens": lengths[n % 2]} for n in range(60)))
     found = StoreSource(store, CLOCK).compare(Filters(), "A", "B")
     assert found.warnings == (
-        ("The mix of input lengths differs (50% against 100% have 512-2047 tokens): "
+        ("The mix of input lengths differs (50 % against 100 % have 512-2047 tokens): "
          "differences may come from it."),
     )
     assert StoreSource(store, CLOCK).compare(Filters(), "A", "A").warnings == ()

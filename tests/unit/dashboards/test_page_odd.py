@@ -116,9 +116,9 @@ def test_what_shows_nothing_is_written_out_and_scripts_are_left_whole(tab, url):
     """Each hidden character of a name by its number, as visible.py does; joiners of a script stay."""
     tab.goto(url)
     for text in ("a\x1bb", "\x9b31m", "\u2066x\u2069", "\u200e\u200f", "g\u200dpt", "\xad\u3164\u034f",
-                 "\U000e0041", "\u2060\ufeff", "\u2028"):  # fmt: skip
+                 "\U000e0041", "\u2060\ufeff", "\u2028", "a\tb\r\nc"):  # fmt: skip
         assert seen(tab, text) == visible(text)
-    for text in ("\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645", "👩\u200d🔬", "a\tb\nc", "模型 é"):
+    for text in ("\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645", "👩\u200d🔬", "模型 é"):
         assert seen(tab, text) == text
 
 
@@ -162,3 +162,20 @@ def test_no_count_of_tokens_is_no_data(tab, url):
     assert card.startswith("no data")
     assert asked(url, "/summary", since="1h")["overall"]["output_tokens"] is None
     assert {s["output_tokens"] for s in asked(url, "/series", since="1h")["steps"]} == {None}
+
+
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [("nonsense=1", "nonsense is not known in the address: take it out; known are since, until, model"),
+     ("modle=zz", "modle is not known in the address"),
+     ("view=requests&limit=5000", "limit is not known in the address"),
+     ("__proto__=1", "__proto__ is not known"), ("=1", "a parameter without a name is not known"),
+     ("heat=x", "heat 'x' is not known: it is e2e or ttft"),
+     ("view=why&measure=E2E", "measure 'E2E' is not known"),
+     ("live=yes", "live 'yes' is not known: it is 1")],
+)  # fmt: skip
+def test_what_the_page_does_not_know_in_a_link_is_said(tab, url, query, told):
+    """A name with a slip in it would filter nothing, and the figures would be of other requests."""
+    shown(tab, f"{url}/?{query}")
+    assert tab.get_by_role("alert").inner_text().startswith(told)
+    assert tab.locator("main table, main .chart").count() == 0

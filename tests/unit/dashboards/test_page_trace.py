@@ -66,6 +66,51 @@ def test_the_clocks_stand_beside_the_spans(tab, url):
     assert tab.locator("[data-test=clocks] .track rect").count() == 3
 
 
+def facts_of(tab) -> dict[str, str]:
+    """What stands below the stages of the trace's last record, by name."""
+    facts = tab.locator("dl.facts").last
+    return dict(
+        zip(facts.locator("dt").all_inner_texts(), facts.locator("dd").all_inner_texts(), strict=True)
+    )
+
+
+def test_the_record_is_told_whole(tab, url, module_store):
+    """What `stagelens trace` prints of it stands in the page too."""
+    module_store.requests({"TraceId": "f1" * 16, "SpanId": "r", "decode": MS, "Model": "small", "Choices": 3,
+                           "HttpStatus": 504, "Status": "error", "ErrorType": "timeout",
+                           "FinishReason": "length", "InputTokens": 1, "OutputTokens": 2,
+                           "CachedTokens": 0, "ReasoningTokens": 1234,
+                           "ServiceName": "gate", "ServiceInstance": "b7", "Cost": 0.00125})  # fmt: skip
+    module_store.spans({"TraceId": "f1" * 16, "SpanId": "r", "duration": MS})
+    shown(tab, url, view="trace", id="f1" * 16)
+    told = facts_of(tab)
+    assert {
+        "model": "small", "operation": "chat", "route": "/v1/chat/completions",
+        "answer": "streamed, 3 choices",
+        "status": "error, timeout", "finish reason": "length", "HTTP status": "504",
+        "tokens in / out / cached / reasoning": "1 / 2 / 0 / 1,234", "service": "gate",
+        "service instance": "b7", "cost": "0.00125",
+    }.items() <= told.items()  # fmt: skip
+
+
+def test_what_a_record_does_not_tell_is_no_data(tab, url, module_store):
+    """Neither an empty place nor a 0."""
+    module_store.requests({"TraceId": "f2" * 16, "SpanId": "r", "decode": MS, "Model": "", "Operation": "",
+                           "Route": "", "HttpStatus": 0, "FinishReason": "", "Stream": False,
+                           "ServiceInstance": ""})  # fmt: skip
+    module_store.spans({"TraceId": "f2" * 16, "SpanId": "r", "duration": MS})
+    shown(tab, url, view="trace", id="f2" * 16)
+    told = facts_of(tab)
+    assert {
+        "model": "no data", "operation": "no model call", "route": "no data",
+        "answer": "not streamed, 1 choice",
+        "finish reason": "no data", "HTTP status": "no response", "service instance": "no data",
+        "cost": "no data",
+        "tokens in / out / cached / reasoning": "no data / no data / no data / no data",
+    }.items() <= told.items()  # fmt: skip
+    assert "" not in told.values()
+
+
 def test_the_record_says_what_its_figures_rest_on(tab, url):
     """The source and each of its details, as the API has them."""
     shown(tab, url, view="trace", id=ID)

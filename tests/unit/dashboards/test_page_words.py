@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from dashboards.api import build_api
+from dashboards.visible import quoted
 from tests.support.browser import S, served, shown
 from tests.support.clock import FakeClock
 from tests.unit.dashboards.conftest import NOW_UNIX_NS, HandStore
@@ -115,3 +116,44 @@ def test_a_correct_task_without_a_price_has_a_time(tab, url, module_store):
                         "SpanAttributes": {semconv.OUTCOME_SUCCESS: "false"}})  # fmt: skip
     shown(tab, url, view="goodput", model="wrong")
     tab.get_by_text("0 of 1 task correct.").wait_for()
+
+
+def test_line_ends_and_tabs_of_a_tag_are_seen(tab, url, module_store):
+    """Its name and value are not shown as blanks, neither among the slices nor in the trace."""
+    module_store.requests({"start": 90 * S, "decode": S, "Model": "ends", "TraceId": "e" * 32, "SpanId": "r",
+                           "Tags": {"a\nb\tc": "d\r\ne"}})  # fmt: skip
+    module_store.spans({"TraceId": "e" * 32, "SpanId": "r", "start": 90 * S, "duration": S})
+    shown(tab, url, view="slices", model="ends", by="tag:a\nb\tc")
+    assert tab.get_by_role("link", name="tag:a\\nb\\tc", exact=True).count() == 1
+    assert tab.locator("tbody th").all_inner_texts() == ["d\\r\\ne"]
+    shown(tab, url, view="trace", id="e" * 32)
+    assert tab.locator("dt", has_text="tag a\\nb\\tc").locator("+ dd").inner_text() == "d\\r\\ne"
+
+
+def test_no_cell_stands_empty_for_a_value_that_shows_nothing(tab, url, module_store):
+    """Values of a tag are quoted; a model or a route that is not told is no data."""
+    for n, (value, model) in enumerate((("", ""), (" ", " "), ("x", "x"))):
+        given = {"Model": model, "Route": model, "Tags": {"bl": value}}
+        module_store.requests({"start": (91 + n) * S, "decode": S, **given})
+    shown(tab, url, view="slices", by="tag:bl")
+    assert set(tab.locator("tbody th").all_inner_texts()) == {'""', '" "', "x", "not known"}
+    shown(tab, url, view="requests", tag="bl=")
+    assert tab.locator("tbody td").all_inner_texts()[1:3] == ["no data", "no data"]
+    shown(tab, url, view="requests", tag="bl= ")
+    assert tab.locator("tbody td").all_inner_texts()[1:3] == ['" "', '" "']
+
+
+def test_each_tag_that_is_offered_can_be_sliced_by(tab, url, module_store):
+    """Also one with a comma, one that is a blank, and one that looks escaped; each is named as it is."""
+    names = ["a,b", " ", "%41%", " c ", "d%2Ce", "f+g&h"]
+    tags = {name: f"<{name}>" for name in names}
+    module_store.requests({"start": 99 * S, "decode": S, "Model": "odd tags", "Tags": tags})
+    for name in names:
+        shown(tab, url, view="slices", model="odd tags")
+        tab.locator("main p a").filter(has_text="tag:").nth(sorted(names).index(name)).click()
+        tab.locator("main:not([aria-busy]) table").wait_for()
+        assert tab.get_by_role("alert").count() == 0
+        assert tab.locator("tbody th").all_text_contents() == [f"<{name}>"]
+        shown_as = f"tag:{quoted(name)}"
+        assert tab.locator("caption").text_content() == f"Slices by {shown_as}"
+        assert tab.locator("main p a[aria-current]").text_content() == shown_as

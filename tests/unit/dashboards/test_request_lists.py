@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
 
 from dashboards.errors import BadValueError, UnavailableError
@@ -10,8 +12,12 @@ from dashboards.queries.base import QueryLimits, run
 from dashboards.queries.requests import requests, slowest
 from dashboards.queries.status import check_store, status
 from dashboards.source import StoreSource
+from dashboards.terminal.console import make_console
+from dashboards.terminal.report import render_report
+from dashboards.terminal.requests import render_requests
 from tests.support.clock import FakeClock
 
+CLOCK = FakeClock()
 BASE = 1_767_268_800_000_000_000
 
 
@@ -48,6 +54,18 @@ def test_a_line_tells_the_longest_stage(store):
     last = requests(store, Filters()).requests[-1]
     assert (last.longest_stage, last.longest_stage_ns, last.start_unix_ns) == ("queue", 9, BASE)
     assert requests(store, Filters()).requests[1].http_status is None
+
+
+def test_a_request_that_ran_no_stage_has_no_longest_one(store):
+    """Refused before any of it: neither "prompt" nor 0, in the answer, a list, and a report's groups."""
+    store.requests({"Status": "error"})
+    found = requests(store, Filters())
+    assert (found.requests[0].longest_stage, found.requests[0].longest_stage_ns) == (None, None)
+    file = io.StringIO()
+    render_requests(found, make_console(file))
+    assert "prompt" not in file.getvalue()
+    render_report(StoreSource(store, CLOCK).report(Filters(), ["model"]), make_console(file))
+    assert "prompt -" not in file.getvalue()
 
 
 def test_bad_sorts_and_limits_are_told():

@@ -11,6 +11,7 @@ from rich.cells import cell_len
 
 from dashboards.terminal.console import PIPED_WIDTH, make_console
 from dashboards.terminal.figures import NARROWEST
+from dashboards.terminal.tables import label_of
 from dashboards.terminal.text import (
     MS,
     SECONDS,
@@ -23,7 +24,8 @@ from dashboards.terminal.text import (
     rate,
     unit_for,
 )
-from dashboards.visible import told_apart, visible
+from dashboards.times import percent
+from dashboards.visible import quoted, told_apart, visible
 
 
 @given(st.text(), st.integers(0, 40), st.booleans())
@@ -132,3 +134,18 @@ def test_ids_that_stand_together_are_told_apart():
     middles = ["a" * 16 + "b" + "a" * 15, "a" * 32]
     assert list(map(told_apart(middles), middles)) == middles
     assert told_apart([])("not known") == "not known"
+
+
+def test_a_share_is_told_as_none_or_all_only_where_it_is():
+    """In a sentence with a digit more where it would round to that, in a column by a bound."""
+    told = [percent(part) for part in (0, 1 / 240, 0.00001, 0.5, 0.999, 0.99999, 1, -0.0001, 1.5)]
+    assert told == ["0 %", "0.4 %", "<0.1 %", "50 %", "99.9 %", ">99.9 %", "100 %", "0 %", "150 %"]
+    assert percent(0.0001, 1) == "<0.1 %"
+    assert percents([0.9999, 0.0001]) == [">99.9", "<0.1"]
+    assert percents([1.0, 0.0]) == ["100.0", "0.0"]
+
+
+def test_a_value_that_shows_nothing_is_quoted():
+    """An empty tag or one of blanks is told apart from what is not known."""
+    assert [quoted(value) for value in ("", " ", "x y")] == ['""', '" "', "x y"]
+    assert label_of({"tag:t": "", "model": None}) == '"", (unknown)'

@@ -56,6 +56,17 @@ def test_a_miss_on_the_way_to_the_client_is_the_rest_and_groups_share_the_window
     assert "no request" in goodput(store, Filters(model=("x",)), LIMITS).reading[0]
 
 
+def test_nearly_all_and_hardly_any_are_not_told_as_all_and_none(store):
+    """Each sentence about a share keeps a digit that says so."""
+    store.requests(*[GOOD] * 999, {**GOOD, "Status": "error"})
+    assert "999 of 1,000 requests (99.9 %) met" in goodput(store, Filters(), LIMITS).reading[0]
+    few = Filters(model=("few",))
+    store.requests(
+        {**GOOD, "Model": "few"}, *[{**GOOD, "Model": "few", "Status": "error"}] * 239
+    )
+    assert "1 of 240 requests (0.4 %) met" in goodput(store, few, LIMITS).reading[0]
+
+
 def test_without_a_good_one_the_largest_stage_broke_it(store):
     """The usual time is then 0."""
     store.requests({"queue": 3 * S, "decode": 4 * S})

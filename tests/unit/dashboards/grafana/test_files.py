@@ -150,3 +150,16 @@ def test_mistakes_are_one_sentence(tmp_path: Path, run: Callable[..., Done]) -> 
     assert blocked.code == 1
     assert blocked.err.count("\n") == 1
     assert str(tmp_path / "file") in blocked.err
+
+
+@pytest.mark.parametrize("option", ["--ttft-limit", "--tpot-limit", "--e2e-limit", "--goodput"])
+@pytest.mark.parametrize("value", ["nan", "inf"])
+def test_a_limit_that_is_no_number_is_refused(
+    tmp_path: Path, run: Callable[..., Done], option: str, value: str
+) -> None:
+    """An alert's SQL could not compare with it: exit 2, one sentence, and no file is written."""
+    done = run(str(tmp_path / "g"), option, value)
+    assert done.code == 2
+    assert option in done.err
+    assert value in done.err
+    assert not (tmp_path / "g").exists()
