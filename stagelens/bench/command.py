@@ -8,7 +8,7 @@ import os
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -81,17 +81,31 @@ def bench(file: Path | None, key_env: str, **given: Any) -> None:  # noqa: ANN40
         try:
             ended = _ended(file, key_env, given, interrupts)
         except (KeyboardInterrupt, asyncio.CancelledError):
-            interrupts.deafen()
-            sys.stderr.write("stagelens: stopped before there was anything to tell\n")
-            sys.exit(interrupts.exit_code)
-        text, out = ended.shown(given["form"]), given["out"]
-        written = out is not None and _written(out, text)
-        if not written:
-            click.echo(text, nl=False)
+            _leave(interrupts, "stopped before there was anything to tell")
+        try:
+            code = _tell(ended, given["form"], given["out"])
+        except KeyboardInterrupt:
+            _leave(interrupts, "interrupted")
         if ended.result.interrupted:
-            sys.stdout.flush()
             interrupts.deafen()
-    sys.exit(interrupts.exit_code if ended.result.interrupted else int(out is not None and not written))
+            code = interrupts.exit_code
+    sys.exit(code)
+
+
+def _leave(interrupts: Interrupts, said: str) -> NoReturn:
+    interrupts.deafen()
+    sys.stderr.write(f"stagelens: {said}\n")
+    sys.exit(interrupts.exit_code)
+
+
+def _tell(ended: Ended, form: str, out: Path | None) -> int:
+    """0, or 1 where the file that was asked for could not be written."""
+    text = ended.shown(form)
+    written = out is not None and _written(out, text)
+    if not written:
+        click.echo(text, nl=False)
+        sys.stdout.flush()
+    return int(out is not None and not written)
 
 
 def _ended(file: Path | None, key_env: str, given: dict[str, Any], interrupts: Interrupts) -> Ended:

@@ -25,26 +25,30 @@ async def bench(
     *options: str, interrupt: asyncio.Event | None = None, presses: int = 1,
     sent: signal.Signals = signal.SIGINT, hold: bool = False,
 ) -> tuple[int, str, str]:
-    """Exit code, standard output, standard error. With ``hold`` the signal comes until it has ended."""
+    """Exit code, standard output, standard error. With ``hold`` the signal comes again
+    and again when the result (JSON) is told, until it has ended."""
     made = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "stagelens", "bench", *options,
+        sys.executable, "-m", "stagelens", "bench", *options, limit=2**20,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "OPENAI_API_KEY": "sk-secret"},
     )  # fmt: skip
     if interrupt is not None:
         await interrupt.wait()
         for _ in range(presses):
             made.send_signal(sent)
-    held = asyncio.create_task(_hold(made, sent)) if hold else None
+    told = b""
+    if hold:  # the whole result is out: nobody who holds the key loses it
+        assert made.stdout is not None
+        told = await asyncio.wait_for(made.stdout.readuntil(b"\n}\n"), 60)
+        await _hold(made, sent)
     out, err = await asyncio.wait_for(made.communicate(), 60)
-    if held is not None:
-        await held
+    out = told + out
     return made.returncode or 0, out.decode(), err.decode()
 
 
 async def _hold(made: asyncio.subprocess.Process, sent: signal.Signals) -> None:
     while made.returncode is None:
         with contextlib.suppress(ProcessLookupError):
-            made.send_signal(sent)
+            os.kill(made.pid, sent)  # send_signal polls first, and takes the exit code from its waiter
         await asyncio.sleep(0.01)
 
 
