@@ -48,14 +48,14 @@ def _threads() -> list[threading.Thread]:
 
 
 async def _end_threads(pool: ThreadPoolExecutor) -> None:
+    loop = asyncio.get_running_loop()
     pool.shutdown(wait=False, cancel_futures=True)
-    ends = asyncio.get_running_loop().time() + END_S
-    while (left := _threads()) and asyncio.get_running_loop().time() < ends:  # noqa: ASYNC110
+    ends = loop.time() + END_S
+    while (left := _threads()) and loop.time() < ends:  # noqa: ASYNC110
         await asyncio.sleep(0.01)  # a thread's end has no event
     if left:
         log.warning("left behind at the end, threads of asyncio.to_thread that go on: %d", len(left))
-    # the loop's own end would wait for the pool
-    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        loop.set_default_executor(ThreadPoolExecutor(1))  # the loop's own end would wait for the pool
 
 
 async def _end(tasks: Collection[asyncio.Task[Any]]) -> None:

@@ -6,14 +6,14 @@ from rich.console import Console
 from rich.text import Text
 
 from dashboards.models.analysis import Compare, WhatIf
-from dashboards.terminal.figures import NARROWEST, plain_table
+from dashboards.terminal.figures import plain_table
 from dashboards.terminal.text import decimals, in_unit, is_ascii, number, shown, unit_for
 from dashboards.times import many
 
 
 def render_whatif(found: WhatIf, console: Console) -> None:
     """Print the percentiles before and after, and what is not modelled."""
-    table = plain_table(max(console.width, NARROWEST))
+    table = plain_table(console.width)
     unit = unit_for(value for one in found.effects for value in (one.before_ns, one.after_ns))
     table.add_column(Text("figure"), no_wrap=True)
     for head in ("n", f"now {unit.name}", f"then {unit.name}"):
@@ -31,7 +31,7 @@ def render_whatif(found: WhatIf, console: Console) -> None:
 def render_compare(found: Compare, console: Console) -> None:
     """Print A, B and the interval of B - A for every figure that has data."""
     ascii_only = is_ascii(console)
-    table = plain_table(max(console.width, NARROWEST))
+    table = plain_table(console.width)
     unit = unit_for(value for one in found.differences for value in (one.a_ns, one.b_ns))
     table.add_column(Text("figure"), no_wrap=True)
     for head in ("n A", "n B", f"A {unit.name}", "B", "B - A", "95 % from", "to"):

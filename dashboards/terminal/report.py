@@ -12,7 +12,7 @@ from rich.text import Text
 from dashboards.models.report import Interval, MeasureFigures, Report, Slice, StageFigures
 from dashboards.queries.measures import LEVEL_NAMES
 from dashboards.terminal.facts import facts
-from dashboards.terminal.figures import NARROWEST, FigureRow, figure_table, plain_table
+from dashboards.terminal.figures import FigureRow, figure_table, plain_table
 from dashboards.terminal.groups import group_tables
 from dashboards.terminal.stage_style import colour, legend, stage_bar
 from dashboards.terminal.text import (
@@ -42,7 +42,7 @@ _WEAK_NOTE: Final = (
 
 def render_report(report: Report, console: Console) -> None:
     """Print ``report``: facts, figures, shares, groups, assumptions, and how to read it."""
-    width = max(console.width, NARROWEST)
+    width = console.width
     ascii_only = is_ascii(console)
     blank = Text("")
     console.print(facts(report, ascii_only=ascii_only), blank, sep="\n")

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from dashboards.models.trace import Requests, RequestSummary
-from dashboards.terminal.figures import NARROWEST, plain_table
+from dashboards.terminal.figures import plain_table
 from dashboards.terminal.stage_style import colour
 from dashboards.terminal.text import NO_DATA, fit, in_unit, is_ascii, number, unit_for
 from dashboards.times import percent, to_iso
@@ -19,7 +19,7 @@ _WHOLE_IDS_FROM: Final = 115
 
 def render_requests(found: Requests, console: Console) -> None:
     """Print the list; ids are cut on a narrow console, and still tell its traces apart."""
-    width = max(console.width, NARROWEST)
+    width = console.width
     wide = width >= _WHOLE_IDS_FROM
     ascii_only = is_ascii(console)
     unit = unit_for(one.e2e_ns for one in found.requests)

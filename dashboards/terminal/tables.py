@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from rich.console import Console
 from rich.text import Text
 
-from dashboards.terminal.figures import NARROWEST, plain_table
+from dashboards.terminal.figures import plain_table
 from dashboards.terminal.text import fit, is_ascii, shown
 from dashboards.visible import quoted
 
@@ -19,7 +19,7 @@ def print_table(
 ) -> None:
     """Print ``rows`` under ``heads``; the first ``names`` columns are texts, the others figures."""
     ascii_only = is_ascii(console)
-    table = plain_table(max(console.width, NARROWEST))
+    table = plain_table(console.width)
     for i, head in enumerate(heads):
         told = fit(head, NAME_CELLS + 12, ascii_only=ascii_only)
         table.add_column(Text(told), justify="left" if i < names else "right", no_wrap=True)

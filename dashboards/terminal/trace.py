@@ -11,7 +11,7 @@ from rich.text import Text
 
 from dashboards.models.trace import RequestRecord, Trace
 from dashboards.terminal.facts import fact_table
-from dashboards.terminal.figures import NARROWEST, plain_table
+from dashboards.terminal.figures import plain_table
 from dashboards.terminal.stage_style import colour, stage_bar
 from dashboards.terminal.text import duration, is_ascii, number, percents
 from dashboards.terminal.waterfall import waterfall
@@ -26,7 +26,7 @@ PARTS_OF_RETRIEVAL = {
 
 def render_trace(trace: Trace, console: Console) -> None:
     """Print ``trace``: its waterfall, then the stages and facts of each request in it."""
-    width = max(console.width, NARROWEST)
+    width = console.width
     ascii_only = is_ascii(console)
     blank = Text("")
     head = Text(f"trace {trace.trace_id}", "bold")

@@ -103,13 +103,11 @@ def _primers(levels: Sequence[Level]) -> tuple[str, ...]:
 
 def _warmup(settings: BenchSettings) -> str:
     warmup_s, _ = lengths(settings)
-    parts = [f"the first {warmup_s:g} s"] if warmup_s else []
-    if settings.warmup_requests:
-        parts.append(f"the first {settings.warmup_requests} requests")
-    if not parts:
+    if not warmup_s and not settings.warmup_requests:
         return "Warm-up: none; the first requests are measured too."
+    first = f"{warmup_s:g} s" if warmup_s else f"{settings.warmup_requests} requests"
     return (
-        f"Warm-up: {' and '.join(parts)} of each level are in no figure; their tags run, bench "
+        f"Warm-up: the first {first} of each level are in no figure; their tags run, bench "
         f"and level end in {WARMUP}, so that no question by these counts them."
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,14 +37,6 @@ class DataFile(NamedTuple):
 
     items: tuple[Item, ...]
     skipped: int
-
-
-@dataclass(slots=True)
-class _Read:
-    """An entry's messages, as they are read."""
-
-    messages: list[Message] = field(default_factory=list)
-    unsent: int = 0
 
 
 def read_items(path: Path) -> DataFile:
@@ -127,12 +119,12 @@ def _item(entry: Any) -> Item | None:  # noqa: ANN401
         return None
     length = _length(entry)
     if isinstance(entry.get("prompt"), str) and entry["prompt"].strip():
-        read = _Read([{"role": "user", "content": entry["prompt"]}])
+        told: list[Message | None] = [{"role": "user", "content": entry["prompt"]}]
         if isinstance(entry.get("completion"), str) and entry["completion"].strip():
-            read.messages.append({"role": "assistant", "content": entry["completion"]})
+            told.append({"role": "assistant", "content": entry["completion"]})
     else:
-        read = _messages(entry.get("messages") or entry.get("conversations"))
-    return _turns(read, length)
+        told = _messages(entry.get("messages") or entry.get("conversations"))
+    return _turns(told, length)
 
 
 def _length(entry: dict[str, Any]) -> int | None:
@@ -146,18 +138,14 @@ def _length(entry: dict[str, Any]) -> int | None:
     return told
 
 
-def _messages(told: Any) -> _Read:  # noqa: ANN401
-    read = _Read()
-    for one in told if isinstance(told, list) else ():
-        message = _message(one) if isinstance(one, dict) else None
-        if message is None:
-            read.unsent += 1
-        else:
-            read.messages.append(message)
-    return read
+def _messages(told: Any) -> list[Message | None]:  # noqa: ANN401
+    return [_message(one) for one in told] if isinstance(told, list) else []
 
 
-def _message(one: dict[str, Any]) -> Message | None:
+def _message(one: Any) -> Message | None:  # noqa: ANN401
+    """None where no request can hold it."""
+    if not isinstance(one, dict):
+        return None
     role = _ROLES.get(str(one.get("role") or one.get("from")).lower())
     content = _content(one.get("content") or one.get("value"))
     return {"role": role, "content": content} if role and content else None
@@ -171,12 +159,14 @@ def _content(told: Any) -> Content:  # noqa: ANN401
     return told if isinstance(told, str) and told.strip() else ""
 
 
-def _turns(read: _Read, length: int | None) -> Item | None:
+def _turns(told: list[Message | None], length: int | None) -> Item | None:
     turns: list[Turn] = []
     asked: list[Message] = []
-    unsent, unknown = read.unsent, 0
-    for one in read.messages:
-        if one["role"] != "assistant":
+    unsent = unknown = 0
+    for one in told:
+        if one is None:
+            unsent += 1
+        elif one["role"] != "assistant":
             asked.append(one)
         elif any(m["role"] == "user" for m in asked):
             said = max(1, len(text_of(one["content"])) // CHARACTERS_PER_TOKEN)

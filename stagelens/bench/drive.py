@@ -153,10 +153,9 @@ class Driver:
     @property
     def _begin_ns(self) -> int | None:
         """Where the measured time begins; None: not known until the warm-up's count is sent."""
-        begin_ns = self.start_ns + seconds_to_ns(self.warmup_s)
-        if not self._settings.warmup_requests:
-            return begin_ns
-        return max(begin_ns, self._first_measured_ns) if self._first_measured_ns else None
+        if self._settings.warmup_requests:
+            return self._first_measured_ns or None
+        return self.start_ns + seconds_to_ns(self.warmup_s)
 
     def _is_over(self, at_ns: int) -> bool:
         most = self._settings.requests

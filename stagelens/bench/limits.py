@@ -57,9 +57,7 @@ def is_good(sample: Sample, limits: Mapping[str, float]) -> bool:
     """
     for measure, seconds in limits.items():
         value = value_of(sample, measure)
-        if measure == "tpot" and _is_one_token(sample):
-            continue
-        if value is None or value > seconds * 1e9:
+        if _has(sample, measure) and (value is None or value > seconds * 1e9):
             return False
     return not sample.error and not sample.is_empty
 
@@ -70,16 +68,19 @@ def is_untold(sample: Sample, limits: Mapping[str, float]) -> bool:
     It is within no limits: a server that did not stream has no TTFT and no gaps, one that
     counts no tokens no TPOT.
     """
-    return (
-        not sample.error and not sample.is_empty
-        and any(value_of(sample, one) is None for one in limits if one != "tpot" or not _is_one_token(sample))
-    )  # fmt: skip
+    if sample.error or sample.is_empty:
+        return False
+    return any(_has(sample, one) and value_of(sample, one) is None for one in limits)
 
 
-def _is_one_token(sample: Sample) -> bool:
-    """By the server's count; one that it did not count may have had more."""
-    counted = sample.output_tokens is not None and bool(sample.first_token_ns)
-    return counted and not sample.error and sample.tpot_ns is None
+def _has(sample: Sample, measure: str) -> bool:
+    """Whether there is such a figure of the request, known or not: of one token there is no TPOT.
+
+    One token is by the server's count; an answer that it did not count may have had more.
+    """
+    if measure != "tpot" or sample.error or sample.tpot_ns is not None:
+        return True
+    return sample.output_tokens is None or not sample.first_token_ns
 
 
 def at_percentile(
@@ -95,7 +96,7 @@ def at_percentile(
         values = [
             math.inf if (v := value_of(s, measure)) is None else v
             for s in samples
-            if not (measure == "tpot" and _is_one_token(s))
+            if _has(s, measure)
         ]
         value = percentile(sorted(values), level)
         found[measure] = value if value is not None and math.isfinite(value) else None

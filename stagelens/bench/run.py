@@ -128,10 +128,7 @@ class Runner:
         settings = self._settings
         doubts: list[str] = []
 
-        met = False
-
         async def meets(rate: float) -> bool | None:
-            nonlocal met
             if self.ran.interrupted or doubts:
                 return None
             level = await self._tried(client, rate)
@@ -140,7 +137,7 @@ class Runner:
             if doubt := no_verdict(level, self._driver) or unanswered(list(self._by_rate().values())):
                 doubts.append(doubt)
                 return None
-            met = met or bool(level.meets_limits)
+            met = any(one.meets_limits for one, _ in self.ran.levels)
             if not met and is_hopeless(level, self._driver):
                 doubts.append(
                     f"at {told_rate(rate)}/s requests came one at a time and missed the limits all the same"

@@ -13,7 +13,6 @@ from rich.text import Text
 from dashboards.models.report import Distribution
 from dashboards.terminal.figures import (
     NAME_CELLS,
-    NARROWEST,
     TIMES,
     FigureRow,
     figure_table,
@@ -157,11 +156,11 @@ def _level(level: Level, console: Console) -> None:
     for line in rates_in_words(level):
         console.print(Text(shown(line, ascii_only=ascii_only)))
     rows = [_row(NAMES[f.measure], f) for f in level.figures if f.n or f.measure in {"ttft", "e2e"}]
-    console.print(figure_table("client", rows, max(console.width, NARROWEST)))
+    console.print(figure_table("client", rows, console.width))
     if (server := level.server) is not None:
         made = [_row(NAMES.get(f.measure, f.measure), f) for f in server.figures if f.n]
-        console.print(figure_table("proxy's record", made, max(console.width, NARROWEST)))
-        console.print(_outside_table(server, max(console.width, NARROWEST)))
+        console.print(figure_table("proxy's record", made, console.width))
+        console.print(_outside_table(server, console.width))
         for line in server_in_words(server):
             console.print(Text(shown(line, ascii_only=ascii_only)))
 
@@ -198,7 +197,7 @@ def _whole(ns: float | None) -> int | None:
 
 
 def _side_by_side(levels: tuple[Level, ...], console: Console) -> None:
-    table = plain_table(max(console.width, NARROWEST))
+    table = plain_table(console.width)
     table.add_column(Text("level"), no_wrap=True)
     for head in ("done/s", "out tok/s", "TTFT p50", "p99", "TPOT p50", "E2E p99", "failed", "good/s"):
         table.add_column(Text(head), justify="right", no_wrap=True)

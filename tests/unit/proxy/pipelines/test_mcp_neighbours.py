@@ -11,10 +11,9 @@ import pytest
 
 from proxy.pipelines.problems import StageProblem
 from proxy.pipelines.runs import Trace
-from proxy.pipelines.settings import McpTools
 from proxy.pipelines.tools.kit import ReadyTool, ToolCall, run_call
-from proxy.pipelines.tools.mcp import McpSource
 from tests.support.held import held, nothing_more_than
+from tests.support.mcp_tools import tools_of
 from tests.support.old_mcp import OldMcp, old_mcp
 
 TRACE = Trace(0xABC, 0xDEF, 1)
@@ -56,15 +55,6 @@ for line in sys.stdin:
         answer["error"] = {"code": -32000, "message": "no stock"}
     print(json.dumps(answer), flush=True)
 """
-
-
-@asynccontextmanager
-async def tools_of(**settings: object) -> AsyncIterator[dict[str, ReadyTool]]:
-    source = McpSource(McpTools.model_validate(settings))
-    try:
-        yield {tool.name: tool for tool in await source.start()}
-    finally:
-        await source.close()
 
 
 @asynccontextmanager

@@ -20,19 +20,11 @@ from proxy.pipelines.tools.kit import ReadyTool
 from proxy.pipelines.tools.mcp import McpSource
 from tests.fake_llm.server import Asked, Reply, fake_llm
 from tests.support.held import held, nothing_more_than
+from tests.support.mcp_tools import tools_of
 from tests.support.old_mcp import OldMcp, old_mcp
 
 TRACE = Trace(0xABC, 0xDEF, 1)
 STDIO = (sys.executable, "-m", "tests.support.mcp_server")
-
-
-@asynccontextmanager
-async def tools_of(**settings: object) -> AsyncIterator[dict[str, ReadyTool]]:
-    source = McpSource(McpTools.model_validate(settings))
-    try:
-        yield {tool.name: tool for tool in await source.start()}
-    finally:
-        await source.close()
 
 
 @asynccontextmanager

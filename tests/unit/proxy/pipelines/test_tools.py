@@ -8,7 +8,7 @@ import os
 import socket
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
 
 import jsonschema
@@ -17,10 +17,11 @@ import pytest
 from proxy.errors import ProxyError
 from proxy.pipelines.problems import StageProblem
 from proxy.pipelines.runs import Trace
-from proxy.pipelines.settings import McpTools, OpenApiTools
-from proxy.pipelines.tools.mcp import McpSource
+from proxy.pipelines.settings import OpenApiTools
+from proxy.pipelines.tools.kit import ReadyTool
 from proxy.pipelines.tools.openapi import OpenApiSource, address, operations, read_document
 from tests.fake_llm.server import Reply, fake_llm
+from tests.support.mcp_tools import tools_of
 
 TRACE = Trace(0xABC, 0xDEF, 1)
 COMMAND = (sys.executable, "-m", "tests.support.mcp_server")
@@ -50,13 +51,8 @@ async def http_server() -> AsyncIterator[str]:
         await process.wait()
 
 
-@asynccontextmanager
-async def mcp(**settings: object) -> AsyncIterator[dict[str, object]]:
-    source = McpSource(McpTools.model_validate({"tools": ALL, **settings}))
-    try:
-        yield {tool.name: tool for tool in await source.start()}
-    finally:
-        await source.close()
+def mcp(**settings: object) -> AbstractAsyncContextManager[dict[str, ReadyTool]]:
+    return tools_of(**{"tools": ALL, **settings})
 
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])
